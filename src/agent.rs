@@ -60,7 +60,9 @@ impl AgentArguments {
         };
         let trust = match (self.ca_pem, self.ca_path) {
             (Some(pem), _) => Trust::Pem(pem.into_bytes()),
-            (None, Some(path)) => Trust::file(&path).map_err(|problem| format!("ca: {problem}"))?,
+            (None, Some(path)) => {
+                Trust::from_file(&path).map_err(|problem| format!("ca: {problem}"))?
+            }
             (None, None) => Trust::System,
         };
         let mut options = AgentOptions::new(None, Secret(self.authtoken), trust);
@@ -79,7 +81,7 @@ impl AgentArguments {
         };
         options.web_allow_hosts = self.web_allow_hosts;
         options.unix_socket_roots = self.unix_socket_roots;
-        options.inspect = CaptureLimit::of_setting(self.inspect_db_size)
+        options.inspect = CaptureLimit::from_setting(self.inspect_db_size)
             .ok_or("inspect_db_size: must be -1, 0 or a number of bytes")?;
         options.inspect_file = self.inspect_file;
         options.inspect_file_size.0 = self.inspect_file_size;
@@ -113,8 +115,9 @@ impl PyAgent {
     /// Starts an agent; the options are those of `ginnel.Agent`, as it passes them on.
     #[new]
     fn new(py: Python<'_>, options: AgentArguments) -> PyResult<Self> {
-        let options =
-            options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
+        let options = options
+            .into_options()
+            .map_err(|problem| error::new_exception(py, "ConfigError", &problem))?;
         let running = py.detach(|| {
             let runtime = ThreadRuntime::start("ginnel-agent")
                 .map_err(|problem| ("AgentError", problem.to_string()))?;
@@ -122,9 +125,10 @@ impl PyAgent {
             Ok(RunningAgent { agent: agent.map_err(|problem| not_started(&problem))?, runtime })
         });
         let running: Result<_, (_, String)> = running;
-        let running = running.map_err(|(class, problem)| error::raise(py, class, &problem))?;
+        let running =
+            running.map_err(|(class, problem)| error::new_exception(py, class, &problem))?;
         Ok(Self {
-            url: running.agent.url(),
+            url: running.agent.api_url(),
             admin_addr: running.agent.admin_address().map(|it| it.to_string()),
             running: Mutex::new(Some(running)),
             process: std::process::id(),
@@ -152,7 +156,7 @@ impl PyAgent {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match running.as_ref() {
             Some(RunningAgent { agent, .. }) => {
-                (agent.state().name().to_owned(), agent.last_error())
+                (agent.session_state().name().to_owned(), agent.last_error())
             }
             None => (SessionState::Offline.name().to_owned(), None),
         }
@@ -161,7 +165,7 @@ impl PyAgent {
     /// Stops: takes no more visitors, and serves those in flight for `grace` seconds, or until the
     /// handler of a signal raises. Stopping twice is fine.
     fn stop(&self, py: Python<'_>, grace: &Bound<'_, PyAny>) -> PyResult<()> {
-        let grace = shutdown::grace(grace)?;
+        let grace = shutdown::read_grace(grace)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(RunningAgent { agent, runtime }) = running else { return Ok(()) };
         if self.process != std::process::id() {
@@ -171,7 +175,7 @@ impl PyAgent {
         }
         let mut exception = None;
         py.detach(|| {
-            let force = shutdown::interrupted(&mut exception);
+            let force = shutdown::wait_for_interrupt(&mut exception);
             runtime.block_on(agent.stop_or_force(grace, force));
             runtime.shutdown_timeout(Duration::from_secs(1));
         });

@@ -52,7 +52,7 @@ impl Playback {
     ///
     /// # Errors
     /// When the cassette neither knows the call nor records it.
-    pub(super) fn of(py: Python<'_>, client: &Client, call: &Call) -> PyResult<Self> {
+    pub(super) fn for_call(py: Python<'_>, client: &Client, call: &Call) -> PyResult<Self> {
         if !IS_IN_USE.load(Ordering::Acquire) {
             return Ok(Self::Off);
         }
@@ -66,7 +66,7 @@ impl Playback {
         let (place, response): (Py<PyAny>, Option<RecordedParts>) =
             cassette.bind(py).call_method1(intern!(py, "_play"), request)?.extract()?;
         match response {
-            Some(parts) => recorded(parts).map(Self::Replay),
+            Some(parts) => parse_recorded(parts).map(Self::Replay),
             None => Ok(Self::Record(CassetteRecording { cassette, place })),
         }
     }
@@ -74,15 +74,15 @@ impl Playback {
 
 impl CassetteRecording {
     /// Hands an answer over.
-    pub(super) fn record(&self, py: Python<'_>, answer: &ApiResponse) -> PyResult<()> {
-        let RecordedResponse { status, headers, body } = answer.record();
-        let headers = error::headers(py, &headers)?;
+    pub(super) fn record_response(&self, py: Python<'_>, answer: &ApiResponse) -> PyResult<()> {
+        let RecordedResponse { status, headers, body } = answer.to_recorded_response();
+        let headers = error::headers_dict(py, &headers)?;
         let arguments = (&self.place, status, headers, PyBytes::new(py, &body));
         self.cassette.call_method1(py, intern!(py, "_record"), arguments).map(drop)
     }
 }
 
-fn recorded((status, fields, body): RecordedParts) -> PyResult<RecordedResponse> {
+fn parse_recorded((status, fields, body): RecordedParts) -> PyResult<RecordedResponse> {
     let wrong = |name: &str| PyValueError::new_err(format!("{name:?} is not a header"));
     let mut headers = HeaderMap::new();
     for (name, value) in &fields {

@@ -16,7 +16,7 @@ use ginnel_client::{Api, ApiResponse, CallEvent, Client, Observer, RecordedRespo
 
 use super::cassette::Playback;
 use super::event_loop::{LoopDriver, ResponseHandler};
-use super::exit::{CallGuard, attached};
+use super::exit::{CallGuard, run_attached};
 use super::expected_result::ExpectedResult;
 use super::logging;
 use super::observer::CallObserver;
@@ -43,8 +43,8 @@ impl Core {
     #[new]
     #[pyo3(signature = (options))]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let client = Client::new(options::read(options)?);
-        let client = client.map_err(|problem| error::config(options.py(), &problem))?;
+        let client = Client::new(options::read_options(options)?);
+        let client = client.map_err(|problem| error::config_error(options.py(), &problem))?;
         let hooks = options.get_item("hooks")?.filter(|hooks| !hooks.is_none());
         Ok(Self {
             client,
@@ -58,28 +58,28 @@ impl Core {
     /// service_version, extra_query.
     #[pyo3(signature = (*changed))]
     fn with_options<'py>(&self, py: Python<'py>, changed: ClientChanges<'py>) -> PyResult<Self> {
-        let client = self.client.with_options(options::changes(&changed)?);
-        Ok(self.along(py, client.map_err(|problem| error::config(py, &problem))?))
+        let client = self.client.with_options(options::read_changes(&changed)?);
+        Ok(self.with_client(py, client.map_err(|problem| error::config_error(py, &problem))?))
     }
 
     /// The same client whose calls return answers as they came.
     fn raw(&self, py: Python<'_>) -> Self {
-        Self { is_raw: true, ..self.along(py, self.client.clone()) }
+        Self { is_raw: true, ..self.with_client(py, self.client.clone()) }
     }
 
     /// The same client with a deadline of so many seconds, at least a millisecond.
     fn within(&self, py: Python<'_>, seconds: f64) -> Self {
         // What is longer than a duration can be is long enough as a day.
         let deadline = Duration::try_from_secs_f64(seconds.max(0.001));
-        let client = self.client.within(deadline.unwrap_or(Duration::from_secs(86_400)));
-        self.along(py, client)
+        let client = self.client.with_deadline(deadline.unwrap_or(Duration::from_secs(86_400)));
+        self.with_client(py, client)
     }
 
     /// The same client for one call: with more headers, and with these hooks instead of its own.
     fn for_call(&self, headers: Vec<(String, String)>, hooks: Bound<'_, PyAny>) -> PyResult<Self> {
         let client = self.client.with_headers(&headers);
-        let client = client.map_err(|problem| error::config(hooks.py(), &problem))?;
-        Ok(Self { hooks: Some(hooks.clone().unbind()), ..self.along(hooks.py(), client) })
+        let client = client.map_err(|problem| error::config_error(hooks.py(), &problem))?;
+        Ok(Self { hooks: Some(hooks.clone().unbind()), ..self.with_client(hooks.py(), client) })
     }
 
     /// Performs an operation and waits for its result.
@@ -91,9 +91,9 @@ impl Core {
         arguments: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let guard = CallGuard::new(py);
-        let info = table::find(operation)?;
-        let call = arguments::encode(info, arguments)?;
-        self.wait(&guard, py, call, self.expected(info, result)?)
+        let info = table::find_operation(operation)?;
+        let call = arguments::encode_call(info, arguments)?;
+        self.send_and_wait(&guard, py, call, self.expected_result(info, result)?)
     }
 
     /// Performs a list operation, or fetches the page at `next`.
@@ -107,9 +107,9 @@ impl Core {
         next: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let guard = CallGuard::new(py);
-        let info = table::find(operation)?;
+        let info = table::find_operation(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
-        self.wait(&guard, py, call, self.expected(info, result)?)
+        self.send_and_wait(&guard, py, call, self.expected_result(info, result)?)
     }
 
     /// Sends any request and waits for its JSON.
@@ -124,7 +124,7 @@ impl Core {
     ) -> PyResult<Bound<'py, PyAny>> {
         let guard = CallGuard::new(py);
         let call = free_call(py, method, path, json, query)?;
-        self.wait(&guard, py, call, self.expected_json())
+        self.send_and_wait(&guard, py, call, self.expected_json())
     }
 
     /// Starts an operation in the running event loop; what it returns is awaited.
@@ -136,9 +136,9 @@ impl Core {
         arguments: &Bound<'_, PyTuple>,
     ) -> PyResult<Py<PendingCall>> {
         let _guard = CallGuard::new(py);
-        let info = table::find(operation)?;
-        let call = arguments::encode(info, arguments)?;
-        self.send(py, call, self.expected(info, result)?)
+        let info = table::find_operation(operation)?;
+        let call = arguments::encode_call(info, arguments)?;
+        self.send_call(py, call, self.expected_result(info, result)?)
     }
 
     /// Starts to fetch a page, as `page` and `start`.
@@ -152,9 +152,9 @@ impl Core {
         next: Option<&str>,
     ) -> PyResult<Py<PendingCall>> {
         let _guard = CallGuard::new(py);
-        let info = table::find(operation)?;
+        let info = table::find_operation(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
-        self.send(py, call, self.expected(info, result)?)
+        self.send_call(py, call, self.expected_result(info, result)?)
     }
 
     /// Starts any request, as `request` and `start`.
@@ -169,7 +169,7 @@ impl Core {
     ) -> PyResult<Py<PendingCall>> {
         let _guard = CallGuard::new(py);
         let call = free_call(py, method, path, json, query)?;
-        self.send(py, call, self.expected_json())
+        self.send_call(py, call, self.expected_json())
     }
 
     /// Closes the idle connections; calls fail from now on.
@@ -213,56 +213,63 @@ impl Core {
 
 impl Core {
     /// Another client with the same hooks and the same form of results.
-    fn along(&self, py: Python<'_>, client: Client) -> Self {
+    fn with_client(&self, py: Python<'_>, client: Client) -> Self {
         let hooks = self.hooks.as_ref().map(|hooks| hooks.clone_ref(py));
         let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
         let driver = driver.as_ref().map(|driver| driver.clone_ref(py));
         Self { client, hooks, driver: Mutex::new(driver), is_raw: self.is_raw }
     }
 
-    fn expected(&self, info: &'static Info, class: &Bound<'_, PyAny>) -> PyResult<ExpectedResult> {
+    fn expected_result(
+        &self,
+        info: &'static Info,
+        class: &Bound<'_, PyAny>,
+    ) -> PyResult<ExpectedResult> {
         let plan = match info.output {
             Output::Nothing => None,
             Output::One(shape) | Output::Page { item: shape, .. } => {
-                Some(results::plan(shape, class)?)
+                Some(results::plan_for_class(shape, class)?)
             }
         };
-        Ok(ExpectedResult::of(info, plan, self.is_raw))
+        Ok(ExpectedResult::for_operation(info, plan, self.is_raw))
     }
 
     fn expected_json(&self) -> ExpectedResult {
-        ExpectedResult::free(self.is_raw)
+        ExpectedResult::any_json(self.is_raw)
     }
 
     /// Sends a request in the running event loop.
-    fn send(
+    fn send_call(
         &self,
         py: Python<'_>,
         call: Call,
         expected: ExpectedResult,
     ) -> PyResult<Py<PendingCall>> {
         let event_loop = running_loop(py)?;
-        let driver = self.driver(&event_loop)?;
-        let observer = self.observer(py, &call, &expected)?;
-        let call = self.client.complete(call);
-        let recording = match Playback::of(py, &self.client, &call)? {
+        let driver = self.driver_for_loop(&event_loop)?;
+        let observer = self.call_observer(py, &call, &expected)?;
+        let call = self.client.complete_call(call);
+        let recording = match Playback::for_call(py, &self.client, &call)? {
             Playback::Off => None,
             Playback::Record(recording) => Some(recording),
             Playback::Replay(recorded) => {
-                let answer = self.replay(py, call, recorded, observer.as_ref())?;
-                let outcome = answer.and_then(|answer| expected.convert(py, answer));
+                let answer = self.replay_response(py, call, recorded, observer.as_ref())?;
+                let outcome = answer.and_then(|answer| expected.convert_response(py, answer));
                 return LoopDriver::settle_soon(&driver, &event_loop, outcome);
             }
         };
         let started = (call, ResponseHandler { expected, recording });
-        LoopDriver::start(&driver, &event_loop, &self.client, started, observer)
+        LoopDriver::start_call(&driver, &event_loop, &self.client, started, observer)
     }
 
     /// The driver of a loop; most calls are of the same loop as the one before.
-    fn driver<'py>(&self, event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, LoopDriver>> {
+    fn driver_for_loop<'py>(
+        &self,
+        event_loop: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, LoopDriver>> {
         let py = event_loop.py();
         let last = self.last_driver(py);
-        if let Some(last) = last.filter(|last| last.get().drives(event_loop)) {
+        if let Some(last) = last.filter(|last| last.get().drives_loop(event_loop)) {
             return Ok(last);
         }
         let find =
@@ -282,26 +289,30 @@ impl Core {
     }
 
     /// Sends a request without the interpreter's lock; signals such as Ctrl-C end the wait.
-    fn wait<'py>(
+    fn send_and_wait<'py>(
         &self,
         guard: &CallGuard<'py>,
         py: Python<'py>,
         call: Call,
         expected: ExpectedResult,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let observer = self.observer(py, &call, &expected)?;
-        let call = self.client.complete(call);
-        let recording = match Playback::of(py, &self.client, &call)? {
+        let observer = self.call_observer(py, &call, &expected)?;
+        let call = self.client.complete_call(call);
+        let recording = match Playback::for_call(py, &self.client, &call)? {
             Playback::Off => None,
             Playback::Record(recording) => Some(recording),
             Playback::Replay(recorded) => {
-                return expected.convert(py, self.replay(py, call, recorded, observer.as_ref())??);
+                return expected.convert_response(
+                    py,
+                    self.replay_response(py, call, recorded, observer.as_ref())??,
+                );
             }
         };
         let raised = RaisedError::default();
         let mut on_event = |event: CallEvent| {
             let observer = observer.as_ref();
-            let notified = observer.and_then(|observer| attached(|py| observer.notify(py, &event)));
+            let notified =
+                observer.and_then(|observer| run_attached(|py| observer.notify(py, &event)));
             match raised.keep(notified.and_then(Result::err)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -309,38 +320,38 @@ impl Core {
         };
         let filter = observer.as_ref().map(CallObserver::filter);
         let client_observer = filter.map(|filter| Observer { filter, on_event: &mut on_event });
-        let outcome = guard.detached(|| {
+        let outcome = guard.run_detached(|| {
             self.client.send_blocking(call, client_observer, || {
                 let check = |py: Python<'_>| py.check_signals().err();
-                runs_signal_handlers() && raised.keep(attached(check).flatten())
+                runs_signal_handlers() && raised.keep(run_attached(check).flatten())
             })
         });
         raised.into_result()?;
-        logging::deliver(py)?;
-        let answer = outcome.map_err(|problem| error::failed(py, problem))?;
-        let interrupted = || error::raise(py, "APIError", "the call was interrupted");
+        logging::deliver_records(py)?;
+        let answer = outcome.map_err(|problem| error::call_error(py, problem))?;
+        let interrupted = || error::new_exception(py, "APIError", "the call was interrupted");
         let answer = answer.ok_or_else(interrupted)?;
         if let Some(recording) = recording {
-            recording.record(py, &answer)?;
+            recording.record_response(py, &answer)?;
         }
-        let accepted = answer.accept().map_err(|problem| error::failed(py, problem));
-        accepted.and_then(|answer| expected.convert(py, answer))
+        let accepted = answer.error_for_status().map_err(|problem| error::call_error(py, problem));
+        accepted.and_then(|answer| expected.convert_response(py, answer))
     }
 
-    fn observer(
+    fn call_observer(
         &self,
         py: Python<'_>,
         call: &Call,
         expected: &ExpectedResult,
     ) -> PyResult<Option<CallObserver>> {
-        CallObserver::over(py, self.hooks.as_ref(), (self.client.settings(), call), expected)
+        CallObserver::for_call(py, self.hooks.as_ref(), (self.client.settings(), call), expected)
     }
 
     /// The answer that a cassette has, or the exception that it stands for.
     ///
     /// # Errors
     /// With what a hook raised to end the call.
-    fn replay(
+    fn replay_response(
         &self,
         py: Python<'_>,
         call: Call,
@@ -348,13 +359,15 @@ impl Core {
         observer: Option<&CallObserver>,
     ) -> PyResult<PyResult<ApiResponse>> {
         let mut notified = Ok(());
-        let answer = self.client.replay(call, recorded, |event| {
+        let answer = self.client.replay_response(call, recorded, |event| {
             if let (Some(observer), Ok(())) = (observer, &notified) {
                 notified = observer.notify(py, &event);
             }
         });
         notified?;
-        Ok(answer.and_then(ApiResponse::accept).map_err(|problem| error::failed(py, problem)))
+        Ok(answer
+            .and_then(ApiResponse::error_for_status)
+            .map_err(|problem| error::call_error(py, problem)))
     }
 
     fn page_call(
@@ -364,14 +377,14 @@ impl Core {
         arguments: &Bound<'_, PyTuple>,
         next: Option<&str>,
     ) -> PyResult<Call> {
-        let Some(next) = next else { return arguments::encode(info, arguments) };
+        let Some(next) = next else { return arguments::encode_call(info, arguments) };
         // An address without a path is one at that of the first page.
         let target = if info.path.contains('{') {
-            self.client.page_target(next, &arguments::encode(info, arguments)?.target)
+            self.client.page_target(next, &arguments::encode_call(info, arguments)?.target)
         } else {
             self.client.page_target(next, info.path)
         };
-        let target = target.map_err(|problem| error::failed(py, problem))?;
+        let target = target.map_err(|problem| error::call_error(py, problem))?;
         Ok(Call { method: Verb::GET, target, body: None })
     }
 }
@@ -415,7 +428,7 @@ fn free_call(
     json: Option<&Bound<'_, PyAny>>,
     query: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Call> {
-    let wrong = |problem: &str| error::raise(py, "ValidationError", problem);
+    let wrong = |problem: &str| error::new_exception(py, "ValidationError", problem);
     let method = match method.to_ascii_uppercase().as_str() {
         "GET" => Verb::GET,
         "POST" => Verb::POST,
@@ -429,10 +442,10 @@ fn free_call(
     }
     let mut target = path.to_owned();
     if let Some(query) = query.filter(|query| !query.is_none()) {
-        ginnel_api::append_query(arguments::query(query)?.iter(), &mut target);
+        ginnel_api::append_query(arguments::query_parameters(query)?.iter(), &mut target);
     }
     let body = match json.filter(|json| !json.is_none()) {
-        Some(json) => Some(arguments::text(json, "json")?.into()),
+        Some(json) => Some(arguments::json_text(json, "json")?.into()),
         None => None,
     };
     Ok(Call { method, target, body })

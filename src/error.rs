@@ -13,18 +13,18 @@ use ginnel_service as service;
 use super::results::DecodeError;
 
 /// An exception of ours by the name of its class.
-pub(super) fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    make(py, class, message, |_| Ok(()))
+pub(super) fn new_exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    build_exception(py, class, message, |_| Ok(()))
 }
 
 /// A problem with arguments.
-pub(super) fn malformed(py: Python<'_>, error: &Malformed) -> PyErr {
-    raise(py, "ValidationError", &escaped(&error.to_string()))
+pub(super) fn validation_error(py: Python<'_>, error: &Malformed) -> PyErr {
+    new_exception(py, "ValidationError", &escape_text(&error.to_string()))
 }
 
 /// A text in one line, with the characters escaped that command a terminal or change the order of letters: keys in it
 /// may be those of a stranger.
-fn escaped(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -37,8 +37,8 @@ fn escaped(text: &str) -> String {
 }
 
 /// A problem with options.
-pub(super) fn config(py: Python<'_>, error: &ConfigError) -> PyErr {
-    raise(py, "ConfigError", &error.to_string())
+pub(super) fn config_error(py: Python<'_>, error: &ConfigError) -> PyErr {
+    new_exception(py, "ConfigError", &error.to_string())
 }
 
 /// A service that did not start.
@@ -64,24 +64,24 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::Setting { .. } => "ConfigError",
         _ => "ServiceError",
     };
-    raise(py, class, &error.to_string())
+    new_exception(py, class, &error.to_string())
 }
 
 /// An answer whose body is not what the operation returns.
-pub(super) fn unreadable(py: Python<'_>, answer: &ApiResponse, problem: DecodeError) -> PyErr {
+pub(super) fn decode_error(py: Python<'_>, answer: &ApiResponse, problem: DecodeError) -> PyErr {
     match problem {
         DecodeError::Python(error) => error,
-        DecodeError::Json(problem) => failed(py, answer.undecodable(problem.to_string())),
+        DecodeError::Json(problem) => call_error(py, answer.decode_error(problem.to_string())),
     }
 }
 
 /// A failed call.
-pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
+pub(super) fn call_error(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
     match error {
-        Error::Malformed(error) => malformed(py, &error),
-        Error::Closed => raise(py, "ClientClosedError", &message),
-        Error::ForeignPage { .. } => raise(py, "PaginationError", &escaped(&message)),
+        Error::Malformed(error) => validation_error(py, &error),
+        Error::Closed => new_exception(py, "ClientClosedError", &message),
+        Error::ForeignPage { .. } => new_exception(py, "PaginationError", &escape_text(&message)),
         Error::Transport { cause, method, url, attempts } => {
             let class = match cause {
                 Cause::Timeout(_)
@@ -92,37 +92,37 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
                 Cause::NotRunning(_) => "AgentNotRunningError",
                 _ => "APIConnectionError",
             };
-            make(py, class, &message, |fields| {
+            build_exception(py, class, &message, |fields| {
                 fields.set_item("method", method)?;
                 fields.set_item("url", url)?;
                 fields.set_item("attempts", attempts)
             })
         }
-        Error::Status(error) => status(py, &error),
+        Error::Status(error) => status_error(py, &error),
         Error::Decode { method, url, body, .. } => {
-            make(py, "ResponseDecodeError", &escaped(&message), |fields| {
+            build_exception(py, "ResponseDecodeError", &escape_text(&message), |fields| {
                 fields.set_item("method", method)?;
                 fields.set_item("url", url)?;
                 fields.set_item("body", PyBytes::new(py, &body))
             })
         }
-        _ => raise(py, "APIError", &message),
+        _ => new_exception(py, "APIError", &message),
     }
 }
 
-fn status(py: Python<'_>, error: &StatusError) -> PyErr {
-    let code = error.body.code();
+fn status_error(py: Python<'_>, error: &StatusError) -> PyErr {
+    let code = error.body.code_text();
     let class = class_of(error.status.as_u16(), code.as_deref());
-    make(py, class, &error.to_string(), |fields| {
+    build_exception(py, class, &error.to_string(), |fields| {
         fields.set_item("method", error.method)?;
         fields.set_item("url", &error.url)?;
         fields.set_item("attempts", error.attempts)?;
         fields.set_item("status_code", error.status.as_u16())?;
         fields.set_item("error_code", code)?;
         fields.set_item("message", error.message())?;
-        fields.set_item("details", details(py, error)?)?;
+        fields.set_item("details", error_details(py, error)?)?;
         fields.set_item("operation_id", error.operation_id())?;
-        fields.set_item("headers", headers(py, &error.headers)?)?;
+        fields.set_item("headers", headers_dict(py, &error.headers)?)?;
         fields.set_item("body", PyBytes::new(py, &error.content))?;
         fields.set_item("retry_after", error.retry_after().map(|pause| pause.as_secs_f64()))
     })
@@ -130,16 +130,19 @@ fn status(py: Python<'_>, error: &StatusError) -> PyErr {
 
 /// The details of an error, with numbers as they were written. Those that are more deeply nested than
 /// results may be are taken as they were read.
-fn details<'py>(py: Python<'py>, error: &StatusError) -> PyResult<Bound<'py, PyAny>> {
+fn error_details<'py>(py: Python<'py>, error: &StatusError) -> PyResult<Bound<'py, PyAny>> {
     let text = ErrorBody::details_text(&error.content);
-    match text.and_then(|text| super::results::free(py, text.as_bytes()).ok()) {
+    match text.and_then(|text| super::results::decode_any(py, text.as_bytes()).ok()) {
         Some(details) => Ok(details),
         None => Ok(pythonize::pythonize(py, &error.body.details)?),
     }
 }
 
 /// Headers as a dict; of those that came more than once the last counts.
-pub(super) fn headers<'py>(py: Python<'py>, headers: &HeaderMap) -> PyResult<Bound<'py, PyDict>> {
+pub(super) fn headers_dict<'py>(
+    py: Python<'py>,
+    headers: &HeaderMap,
+) -> PyResult<Bound<'py, PyDict>> {
     let fields = PyDict::new(py);
     for (name, value) in headers {
         fields.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
@@ -163,7 +166,7 @@ fn class_of(status: u16, code: Option<&str>) -> &'static str {
     }
 }
 
-fn make(
+fn build_exception(
     py: Python<'_>,
     class: &str,
     message: &str,

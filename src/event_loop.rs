@@ -27,7 +27,7 @@ use ginnel_client::{
 
 use super::cassette::CassetteRecording;
 use super::error;
-use super::exit::{CallGuard, attached};
+use super::exit::{CallGuard, run_attached};
 use super::expected_result::ExpectedResult;
 use super::logging;
 use super::observer::CallObserver;
@@ -107,7 +107,7 @@ impl LoopDriver {
                 Arc::new(UpdateQueue { updates: Mutex::default(), notify }),
                 Mutex::default(),
             ),
-            None => Transport::reactor()?,
+            None => Transport::new_reactor()?,
         };
         Ok(Self {
             event_loop: PyWeakrefReference::new(event_loop)?.unbind(),
@@ -122,7 +122,9 @@ impl LoopDriver {
     fn fileno(&self) -> PyResult<i32> {
         match &self.transport {
             #[cfg(unix)]
-            Transport::Reactor(reactor) => Ok(std::os::fd::AsRawFd::as_raw_fd(&*lock(reactor))),
+            Transport::Reactor(reactor) => {
+                Ok(std::os::fd::AsRawFd::as_raw_fd(&*lock_mutex(reactor)))
+            }
             Transport::Network(..) => {
                 Err(PyNotImplementedError::new_err("this driver has no descriptor"))
             }
@@ -134,11 +136,11 @@ impl LoopDriver {
         let py = slf.py();
         let _guard = CallGuard::new(py);
         let this = slf.get();
-        let delivered = this.deliver(slf, this.transport.turn());
+        let delivered = this.deliver_updates(slf, this.transport.run_turn());
         // Also when the program is about to end: what was started must not wait for another turn.
-        let flushed = this.deliver(slf, this.transport.flush());
-        this.arm(slf)?;
-        logging::deliver(py)?;
+        let flushed = this.deliver_updates(slf, this.transport.end_turn());
+        this.arm_timer(slf)?;
+        logging::deliver_records(py)?;
         delivered.and(flushed)
     }
 
@@ -147,9 +149,9 @@ impl LoopDriver {
         let py = slf.py();
         let _guard = CallGuard::new(py);
         let this = slf.get();
-        lock(&this.timer).next = None;
-        let delivered = this.deliver(slf, this.transport.expire());
-        this.arm(slf)?;
+        lock_mutex(&this.timer).next = None;
+        let delivered = this.deliver_updates(slf, this.transport.expire_calls());
+        this.arm_timer(slf)?;
         delivered
     }
 
@@ -158,22 +160,22 @@ impl LoopDriver {
         let py = slf.py();
         let _guard = CallGuard::new(py);
         let this = slf.get();
-        let Some(mut next) = lock(&this.decoding).pop_front() else { return Ok(()) };
+        let Some(mut next) = lock_mutex(&this.decoding).pop_front() else { return Ok(()) };
         if next.pending.borrow(py).is_over() {
             return this.decode_soon(slf);
         }
         let outcome = match next.decoder.advance(py, MAX_DECODE_TIME) {
             Ok(None) => {
-                lock(&this.decoding).push_back(next);
+                lock_mutex(&this.decoding).push_back(next);
                 return this.decode_soon(slf);
             }
             Ok(Some(value)) => Ok(value),
-            Err(problem) => Err(error::unreadable(py, &next.answer, problem)),
+            Err(problem) => Err(error::decode_error(py, &next.answer, problem)),
         };
         this.decode_soon(slf)?;
         let settled = PendingCall::settle(next.pending.bind(py), outcome);
-        let flushed = this.deliver(slf, this.transport.flush());
-        this.arm(slf)?;
+        let flushed = this.deliver_updates(slf, this.transport.end_turn());
+        this.arm_timer(slf)?;
         settled.and(flushed)
     }
 
@@ -196,9 +198,9 @@ impl LoopDriver {
     }
 
     fn __clear__(&self) {
-        let calls = std::mem::take(&mut *lock(&self.calls));
+        let calls = std::mem::take(&mut *lock_mutex(&self.calls));
         drop(calls);
-        let decoding = std::mem::take(&mut *lock(&self.decoding));
+        let decoding = std::mem::take(&mut *lock_mutex(&self.decoding));
         drop(decoding);
     }
 }
@@ -215,13 +217,13 @@ impl LoopDriver {
     }
 
     /// Whether this drives the calls of that loop.
-    pub(super) fn drives(&self, event_loop: &Bound<'_, PyAny>) -> bool {
+    pub(super) fn drives_loop(&self, event_loop: &Bound<'_, PyAny>) -> bool {
         let driven = self.event_loop.bind(event_loop.py()).upgrade();
         driven.is_some_and(|driven| driven.is(event_loop))
     }
 
     /// Starts a call.
-    pub(super) fn start(
+    pub(super) fn start_call(
         slf: &Bound<'_, Self>,
         event_loop: &Bound<'_, PyAny>,
         client: &Client,
@@ -235,17 +237,17 @@ impl LoopDriver {
             observer.notify(py, &FIRST_EVENT)?;
         }
         let filter = observer.as_ref().map(CallObserver::filter);
-        let started = this.transport.start(client, call, filter);
-        let (number, has_updates) = started.map_err(|problem| error::failed(py, problem))?;
+        let started = this.transport.start_call(client, call, filter);
+        let (number, has_updates) = started.map_err(|problem| error::call_error(py, problem))?;
         let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), number, observer))?;
         let entry = LoopCall { pending: pending.clone_ref(py), handler };
-        lock(&this.calls).insert(number, entry);
+        lock_mutex(&this.calls).insert(number, entry);
         if has_updates {
             // Not now: a task is running, and its call has not begun to be awaited.
             let drain = slf.getattr(intern!(py, "drain"))?;
             event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;
         }
-        this.arm(slf)?;
+        this.arm_timer(slf)?;
         Ok(pending)
     }
 
@@ -259,7 +261,7 @@ impl LoopDriver {
         let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), REPLAYED_CALL, None))?;
         let known = Mutex::new(Some((pending.clone_ref(py), outcome.map(Bound::unbind))));
         let settle = PyCFunction::new_closure(py, None, None, move |arguments, _| {
-            let known = lock(&known).take();
+            let known = lock_mutex(&known).take();
             let py = arguments.py();
             known.map_or(Ok(()), |(pending, outcome)| {
                 PendingCall::settle(pending.bind(py), outcome.map(|value| value.into_bound(py)))
@@ -270,16 +272,16 @@ impl LoopDriver {
     }
 
     /// Drops the request of a call that nobody waits for any more.
-    pub(super) fn abandon(&self, number: u64) {
-        self.transport.cancel(number);
-        let entry = lock(&self.calls).remove(&number);
+    pub(super) fn abandon_call(&self, number: u64) {
+        self.transport.cancel_call(number);
+        let entry = lock_mutex(&self.calls).remove(&number);
         drop(entry);
     }
 
     /// Has the loop end what will have lasted for too long.
-    fn arm(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+    fn arm_timer(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let Some(earliest) = self.transport.take_earliest() else { return Ok(()) };
-        let mut timer = lock(&self.timer);
+        let mut timer = lock_mutex(&self.timer);
         if timer.next.is_some_and(|next| next <= earliest) {
             return Ok(());
         }
@@ -297,56 +299,60 @@ impl LoopDriver {
     ///
     /// # Errors
     /// With the first exception that must end the loop; the rest is told nevertheless.
-    fn deliver(&self, slf: &Bound<'_, Self>, updates: Vec<(u64, CallUpdate)>) -> PyResult<()> {
+    fn deliver_updates(
+        &self,
+        slf: &Bound<'_, Self>,
+        updates: Vec<(u64, CallUpdate)>,
+    ) -> PyResult<()> {
         let mut outcome = Ok(());
         for (number, update) in updates {
             let delivered = match update {
-                CallUpdate::Event(event) => self.notify(slf.py(), number, event),
-                CallUpdate::Finished(finished) => self.settle(slf, number, finished),
+                CallUpdate::Event(event) => self.notify_call(slf.py(), number, event),
+                CallUpdate::Finished(finished) => self.settle_call(slf, number, finished),
             };
             outcome = outcome.and(delivered);
         }
         outcome
     }
 
-    fn notify(&self, py: Python<'_>, number: u64, event: CallEvent) -> PyResult<()> {
+    fn notify_call(&self, py: Python<'_>, number: u64, event: CallEvent) -> PyResult<()> {
         if event == FIRST_EVENT {
             return Ok(());
         }
-        let pending = lock(&self.calls).get(&number).map(|entry| entry.pending.clone_ref(py));
-        pending.map_or(Ok(()), |pending| PendingCall::note(pending.bind(py), event))
+        let pending = lock_mutex(&self.calls).get(&number).map(|entry| entry.pending.clone_ref(py));
+        pending.map_or(Ok(()), |pending| PendingCall::queue_event(pending.bind(py), event))
     }
 
-    fn settle(
+    fn settle_call(
         &self,
         slf: &Bound<'_, Self>,
         number: u64,
         finished: Result<ApiResponse, Error>,
     ) -> PyResult<()> {
         let py = slf.py();
-        let Some(LoopCall { pending, handler }) = lock(&self.calls).remove(&number) else {
+        let Some(LoopCall { pending, handler }) = lock_mutex(&self.calls).remove(&number) else {
             return Ok(());
         };
-        self.transport.forget(number);
+        self.transport.forget_call(number);
         let ResponseHandler { expected, recording } = handler;
         if let (Some(recording), Ok(answer)) = (recording, &finished)
-            && let Err(error) = recording.record(py, answer)
+            && let Err(error) = recording.record_response(py, answer)
         {
             return PendingCall::settle(pending.bind(py), Err(error));
         }
-        let outcome = match finished.and_then(ApiResponse::accept) {
-            Ok(mut answer) => match expected.slices(py, &mut answer) {
+        let outcome = match finished.and_then(ApiResponse::error_for_status) {
+            Ok(mut answer) => match expected.slice_decoder(py, &mut answer) {
                 Some(decoder) => {
-                    let mut decoding = lock(&self.decoding);
+                    let mut decoding = lock_mutex(&self.decoding);
                     decoding.push_back(SlicedResponse { pending, answer, decoder });
                     let is_first = decoding.len() == 1;
                     drop(decoding);
                     // With others before it, its turn comes after theirs.
                     return if is_first { self.decode_soon(slf) } else { Ok(()) };
                 }
-                None => expected.convert(py, answer),
+                None => expected.convert_response(py, answer),
             },
-            Err(problem) => Err(error::failed(py, problem)),
+            Err(problem) => Err(error::call_error(py, problem)),
         };
         PendingCall::settle(pending.bind(py), outcome)
     }
@@ -354,7 +360,7 @@ impl LoopDriver {
     /// Has the loop decode a slice when it comes round, if there is one.
     fn decode_soon(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        if lock(&self.decoding).is_empty() {
+        if lock_mutex(&self.decoding).is_empty() {
             return Ok(());
         }
         let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
@@ -365,17 +371,17 @@ impl LoopDriver {
 
 impl Transport {
     #[cfg(unix)]
-    fn reactor() -> PyResult<Self> {
+    fn new_reactor() -> PyResult<Self> {
         Ok(Self::Reactor(Box::new(Mutex::new(ginnel_client::Reactor::new()?))))
     }
 
     #[cfg(not(unix))]
-    fn reactor() -> PyResult<Self> {
+    fn new_reactor() -> PyResult<Self> {
         Err(PyNotImplementedError::new_err("no descriptor to watch on this system"))
     }
 
     /// Starts a call; gives its number, and whether there are updates already.
-    fn start(
+    fn start_call(
         &self,
         client: &Client,
         call: Call,
@@ -384,23 +390,23 @@ impl Transport {
         match self {
             #[cfg(unix)]
             Self::Reactor(reactor) => {
-                let mut reactor = lock(reactor);
-                let number = reactor.start(client, call, filter)?;
+                let mut reactor = lock_mutex(reactor);
+                let number = reactor.start_call(client, call, filter)?;
                 Ok((number, reactor.has_updates()))
             }
             Self::Network(queue, tasks) => {
                 // Held until the call is noted; the loop's thread, which runs this, is the one that drains.
-                let mut tasks = lock(tasks);
+                let mut tasks = lock_mutex(tasks);
                 tasks.last += 1;
                 let number = tasks.last;
                 let events = queue.clone();
                 let on_event = move |event| {
-                    events.put(number, CallUpdate::Event(event));
+                    events.push_update(number, CallUpdate::Event(event));
                     ControlFlow::Continue(())
                 };
                 let client_observer = filter.map(|filter| (filter, Box::new(on_event) as Box<_>));
                 let queue = queue.clone();
-                let done = move |outcome| queue.put(number, CallUpdate::Finished(outcome));
+                let done = move |outcome| queue.push_update(number, CallUpdate::Finished(outcome));
                 let task = client.send_in_background(call, client_observer, done)?;
                 tasks.running.insert(number, task);
                 Ok((number, false))
@@ -408,29 +414,29 @@ impl Transport {
         }
     }
 
-    fn turn(&self) -> Vec<(u64, CallUpdate)> {
+    fn run_turn(&self) -> Vec<(u64, CallUpdate)> {
         match self {
             #[cfg(unix)]
-            Self::Reactor(reactor) => lock(reactor).turn(),
-            Self::Network(queue, _) => std::mem::take(&mut *lock(&queue.updates)),
+            Self::Reactor(reactor) => lock_mutex(reactor).run_turn(),
+            Self::Network(queue, _) => std::mem::take(&mut *lock_mutex(&queue.updates)),
         }
     }
 
-    fn flush(&self) -> Vec<(u64, CallUpdate)> {
+    fn end_turn(&self) -> Vec<(u64, CallUpdate)> {
         match self {
             #[cfg(unix)]
-            Self::Reactor(reactor) => lock(reactor).flush(),
+            Self::Reactor(reactor) => lock_mutex(reactor).end_turn(),
             Self::Network(..) => Vec::new(),
         }
     }
 
-    fn expire(&self) -> Vec<(u64, CallUpdate)> {
+    fn expire_calls(&self) -> Vec<(u64, CallUpdate)> {
         match self {
             #[cfg(unix)]
             Self::Reactor(reactor) => {
-                let mut reactor = lock(reactor);
-                reactor.expire();
-                reactor.flush()
+                let mut reactor = lock_mutex(reactor);
+                reactor.expire_calls();
+                reactor.end_turn()
             }
             Self::Network(..) => Vec::new(),
         }
@@ -439,18 +445,18 @@ impl Transport {
     fn take_earliest(&self) -> Option<Instant> {
         match self {
             #[cfg(unix)]
-            Self::Reactor(reactor) => lock(reactor).take_earliest(),
+            Self::Reactor(reactor) => lock_mutex(reactor).take_earliest(),
             // The network thread has a clock of its own.
             Self::Network(..) => None,
         }
     }
 
-    fn cancel(&self, number: u64) {
+    fn cancel_call(&self, number: u64) {
         match self {
             #[cfg(unix)]
-            Self::Reactor(reactor) => lock(reactor).cancel(number),
+            Self::Reactor(reactor) => lock_mutex(reactor).cancel_call(number),
             Self::Network(_, tasks) => {
-                if let Some(task) = lock(tasks).running.remove(&number) {
+                if let Some(task) = lock_mutex(tasks).running.remove(&number) {
                     task.abort();
                 }
             }
@@ -458,22 +464,22 @@ impl Transport {
     }
 
     /// Notes that a call is over.
-    fn forget(&self, number: u64) {
+    fn forget_call(&self, number: u64) {
         if let Self::Network(_, tasks) = self {
-            lock(tasks).running.remove(&number);
+            lock_mutex(tasks).running.remove(&number);
         }
     }
 }
 
 impl UpdateQueue {
-    fn put(&self, number: u64, update: CallUpdate) {
-        let mut updates = lock(&self.updates);
+    fn push_update(&self, number: u64, update: CallUpdate) {
+        let mut updates = lock_mutex(&self.updates);
         let is_first = updates.is_empty();
         updates.push((number, update));
         drop(updates);
         if is_first {
             // An interpreter that is shutting down has no loop left to tell.
-            attached(|py| {
+            run_attached(|py| {
                 if let Err(error) = self.notify.call0(py) {
                     error.write_unraisable(py, None);
                 }
@@ -482,6 +488,6 @@ impl UpdateQueue {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

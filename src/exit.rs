@@ -41,7 +41,7 @@ impl ActiveCalls {
         self.attached.fetch_add(1, SeqCst);
         if self.is_over() {
             self.detach();
-            sleep_until_the_end();
+            park_forever();
         }
     }
 
@@ -55,7 +55,7 @@ impl ActiveCalls {
     }
 }
 
-fn sleep_until_the_end() {
+fn park_forever() {
     loop {
         thread::park();
     }
@@ -68,14 +68,14 @@ impl<'py> CallGuard<'py> {
     pub(super) fn new(py: Python<'py>) -> Self {
         let calls = ACTIVE_CALLS.current();
         if calls.is_over() {
-            py.detach(sleep_until_the_end);
+            py.detach(park_forever);
         }
         calls.attached.fetch_add(1, SeqCst);
         Self(py)
     }
 
     /// Does something without the lock.
-    pub(super) fn detached<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(super) fn run_detached<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let calls = ACTIVE_CALLS.current();
         self.0.detach(|| {
             calls.detach();
@@ -93,7 +93,7 @@ impl Drop for CallGuard<'_> {
 }
 
 /// Does something with the lock on a thread that has let go of it; none at the end.
-pub(super) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+pub(super) fn run_attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let calls = ACTIVE_CALLS.current();
     calls.attach();
     let done = Python::try_attach(work);

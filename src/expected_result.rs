@@ -26,12 +26,16 @@ enum ExpectedOutput {
 
 impl ExpectedResult {
     /// The output of an operation; the plan is missing where there is none.
-    pub(super) fn of(info: &'static Info, plan: Option<Arc<ClassPlan>>, is_raw: bool) -> Self {
+    pub(super) fn for_operation(
+        info: &'static Info,
+        plan: Option<Arc<ClassPlan>>,
+        is_raw: bool,
+    ) -> Self {
         Self { output: ExpectedOutput::Of(info, plan), is_raw }
     }
 
     /// Any JSON.
-    pub(super) fn free(is_raw: bool) -> Self {
+    pub(super) fn any_json(is_raw: bool) -> Self {
         Self { output: ExpectedOutput::Free, is_raw }
     }
 
@@ -44,12 +48,20 @@ impl ExpectedResult {
     }
 
     /// What a call returns for an answer that was accepted.
-    pub(super) fn convert(self, py: Python<'_>, answer: ApiResponse) -> PyResult<Bound<'_, PyAny>> {
-        if self.is_raw { raw_response::raw(py, answer, self) } else { self.read(py, &answer) }
+    pub(super) fn convert_response(
+        self,
+        py: Python<'_>,
+        answer: ApiResponse,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        if self.is_raw {
+            raw_response::new_raw_response(py, answer, self)
+        } else {
+            self.read_response(py, &answer)
+        }
     }
 
     /// An answer that was accepted as what was expected, or the exception that it stands for.
-    pub(super) fn read<'py>(
+    pub(super) fn read_response<'py>(
         &self,
         py: Python<'py>,
         answer: &ApiResponse,
@@ -57,19 +69,23 @@ impl ExpectedResult {
         let body = answer.body();
         let read = match &self.output {
             ExpectedOutput::Free if body.is_empty() => Ok(py.None().into_bound(py)),
-            ExpectedOutput::Free => results::free(py, body),
+            ExpectedOutput::Free => results::decode_any(py, body),
             ExpectedOutput::Of(info, Some(plan)) => match info.output {
-                Output::Page { field, .. } => results::page(py, body, field, plan)
+                Output::Page { field, .. } => results::decode_page(py, body, field, plan)
                     .and_then(|page| Ok(page.into_pyobject(py)?.into_any())),
-                _ => results::one(py, body, plan),
+                _ => results::decode_object(py, body, plan),
             },
             ExpectedOutput::Of(_, None) => Ok(py.None().into_bound(py)),
         };
-        read.map_err(|problem| error::unreadable(py, answer, problem))
+        read.map_err(|problem| error::decode_error(py, answer, problem))
     }
 
     /// How to read an answer in slices; none where one slice does.
-    pub(super) fn slices(&self, py: Python<'_>, answer: &mut ApiResponse) -> Option<BodyDecoder> {
+    pub(super) fn slice_decoder(
+        &self,
+        py: Python<'_>,
+        answer: &mut ApiResponse,
+    ) -> Option<BodyDecoder> {
         if self.is_raw || answer.body().len() < MIN_SLICED_BYTES {
             return None;
         }

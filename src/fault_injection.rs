@@ -52,12 +52,12 @@ impl FaultInjector {
         let delay = Duration::try_from_secs_f64(delay)
             .map_err(|problem| PyValueError::new_err(format!("delay: {problem}")))?;
         let fault = InjectedFault { operation, status, times, retry_after, delay, cut };
-        self.0.get().with(py, |service, _| service.fail(fault))
+        self.0.get().with_service(py, |service, _| service.inject_fault(fault))
     }
 
     /// The calls that were made, as JSON.
     fn calls(&self, py: Python<'_>) -> PyResult<String> {
-        let calls = self.0.get().with(py, |service, _| service.calls())?;
+        let calls = self.0.get().with_service(py, |service, _| service.recorded_calls())?;
         serde_json::to_string(&calls).map_err(|problem| PyValueError::new_err(problem.to_string()))
     }
 
@@ -65,25 +65,26 @@ impl FaultInjector {
     fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let duration = Duration::try_from_secs_f64(seconds)
             .map_err(|problem| PyValueError::new_err(format!("seconds: {problem}")))?;
-        self.0.get().with(py, |service, _| service.advance(duration))
+        self.0.get().with_service(py, |service, _| service.advance_clock(duration))
     }
 
     /// Forgets faults and calls.
     fn forget(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.get().with(py, |service, _| service.forget())
+        self.0.get().with_service(py, |service, _| service.reset_fault_injection())
     }
 
     /// What the database holds now.
     fn snapshot(&self, py: Python<'_>) -> PyResult<PySnapshot> {
-        let taken = self.0.get().with(py, |service, _| service.snapshot())?;
+        let taken = self.0.get().with_service(py, |service, _| service.take_snapshot())?;
         taken.map(PySnapshot).map_err(|problem| error::not_started(py, &problem))
     }
 
     /// Makes the database hold what it held then.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PySnapshot>) -> PyResult<()> {
         let state = snapshot.get().0.clone();
-        let done =
-            self.0.get().with(py, |service, runtime| runtime.block_on(service.restore(state)))?;
+        let done = self.0.get().with_service(py, |service, runtime| {
+            runtime.block_on(service.restore_snapshot(state))
+        })?;
         done.map_err(|problem| error::not_started(py, &problem))
     }
 }

@@ -31,14 +31,14 @@ pub(super) fn log_targets() -> Vec<&'static str> {
 /// Sets the levels of Python's `logging` from which on records are made, one for each target.
 #[pyfunction]
 pub(super) fn set_log_levels(levels: Vec<i64>) -> PyResult<()> {
-    let levels: Vec<_> = levels.into_iter().map(level).collect();
+    let levels: Vec<_> = levels.into_iter().map(level_from_number).collect();
     let levels = levels.try_into().map_err(|_| PyValueError::new_err("one level per target"))?;
     logging::set_levels(&levels);
     Ok(())
 }
 
 /// What is told where a logger takes records from a number on.
-fn level(least: i64) -> LogLevel {
+fn level_from_number(least: i64) -> LogLevel {
     let enabled = LEVELS.iter().rev().find(|(_, number)| *number >= least);
     enabled.map_or(LogLevel::Off, |(level, _)| *level)
 }
@@ -52,22 +52,22 @@ pub(super) fn take_log_records<'py>(
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let guard = CallGuard::new(py);
     let records = match timeout {
-        None => logging::take(None),
+        None => logging::take_records(None),
         Some(seconds) => {
             let timeout = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-            guard.detached(|| logging::take(Some(timeout)))
+            guard.run_detached(|| logging::take_records(Some(timeout)))
         }
     };
-    records.into_iter().map(|record| object(py, record.masked(mask::text))).collect()
+    records.into_iter().map(|record| record_to_python(py, record.mask_texts(mask::text))).collect()
 }
 
 /// Has a thread that waits in [`take_log_records`] return.
 #[pyfunction]
 pub(super) fn wake_log_reader() {
-    logging::wake();
+    logging::wake_readers();
 }
 
-fn object(py: Python<'_>, record: LogRecord) -> PyResult<Bound<'_, PyAny>> {
+fn record_to_python(py: Python<'_>, record: LogRecord) -> PyResult<Bound<'_, PyAny>> {
     let fields = PyDict::new(py);
     for (name, value) in record.fields.iter() {
         match value {
@@ -80,13 +80,13 @@ fn object(py: Python<'_>, record: LogRecord) -> PyResult<Bound<'_, PyAny>> {
     let level = LEVELS.iter().find(|(level, _)| *level == record.level);
     let level = level.map_or(0, |(_, number)| *number);
     let time = record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    (record.target, level, time, record.line(), fields).into_bound_py_any(py)
+    (record.target, level, time, record.to_line(), fields).into_bound_py_any(py)
 }
 
 /// Gives the records that were made on the way of a call to the loggers, where no thread does.
 ///
 /// What goes wrong in a handler is the handler's to tell.
-pub(super) fn deliver(py: Python<'_>) -> PyResult<()> {
+pub(super) fn deliver_records(py: Python<'_>) -> PyResult<()> {
     if !logging::has_records() {
         return Ok(());
     }

@@ -31,13 +31,13 @@ pub(super) struct CallObserver {
 
 impl CallObserver {
     /// The watch over a call; none when nobody wants to know.
-    pub(super) fn over(
+    pub(super) fn for_call(
         py: Python<'_>,
         hooks: Option<&Py<PyAny>>,
         (settings, call): (&ClientSettings, &Call),
         expected: &ExpectedResult,
     ) -> PyResult<Option<Self>> {
-        let logger = logger(py)?;
+        let logger = ginnel_logger(py)?;
         if hooks.is_none() && logger.is_none() {
             return Ok(None);
         }
@@ -49,7 +49,7 @@ impl CallObserver {
             Some(info) => Cow::Borrowed(info.path),
             None => {
                 let path = call.target.split('?').next().unwrap_or_default();
-                Cow::Owned(settings.redacted(path))
+                Cow::Owned(settings.redact_text(path))
             }
         };
         let hooks = hooks.map(|hooks| hooks.clone_ref(py));
@@ -66,10 +66,10 @@ impl CallObserver {
     /// # Errors
     /// With what is no error but an end, such as KeyboardInterrupt.
     pub(super) fn notify(&self, py: Python<'_>, event: &CallEvent) -> PyResult<()> {
-        if !self.filter.covers(event) {
+        if !self.filter.covers_event(event) {
             return Ok(());
         }
-        let Err(problem) = self.hand_over(py, event) else { return Ok(()) };
+        let Err(problem) = self.deliver_event(py, event) else { return Ok(()) };
         if !problem.is_instance_of::<PyException>(py) {
             return Err(problem);
         }
@@ -82,7 +82,7 @@ impl CallObserver {
         visit.call(&self.hooks)
     }
 
-    fn hand_over(&self, py: Python<'_>, event: &CallEvent) -> PyResult<()> {
+    fn deliver_event(&self, py: Python<'_>, event: &CallEvent) -> PyResult<()> {
         let fields = PyDict::new(py);
         fields.set_item("method", self.method)?;
         fields.set_item("path", &*self.path)?;
@@ -90,7 +90,7 @@ impl CallObserver {
         let (kind, status, lasted, problem) = match &event.kind {
             CallEventKind::Sent => ("request", None, None, None),
             CallEventKind::Answered { status, elapsed, headers } => {
-                fields.set_item("headers", error::headers(py, headers)?)?;
+                fields.set_item("headers", error::headers_dict(py, headers)?)?;
                 ("response", Some(*status), Some(*elapsed), None)
             }
             CallEventKind::Failed { problem, elapsed } => {
@@ -114,7 +114,7 @@ fn is_enabled(logger: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The logger `ginnel`; none while nobody has imported `logging`, and so nobody can have asked.
-fn logger(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
+fn ginnel_logger(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
     static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if let Some(logger) = LOGGER.get(py) {

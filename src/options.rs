@@ -31,7 +31,7 @@ const PARAMETER: &str = "must be a str, int, float or bool, or a list of them";
 const CLIENT_CERT: &str = "must be the path of a PEM file, or a pair of them, (certificate, key)";
 
 /// Reads the options of a client, and checks its hooks.
-pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<ClientOptions> {
+pub(super) fn read_options(options: &Bound<'_, PyDict>) -> PyResult<ClientOptions> {
     let values = OptionValues(options);
     values.check_hooks()?;
     Ok(ClientOptions {
@@ -65,15 +65,15 @@ pub(super) type ClientChanges<'py> = (
 );
 
 /// Reads the changes of options.
-pub(super) fn changes(changed: &ClientChanges<'_>) -> PyResult<OptionChanges> {
+pub(super) fn read_changes(changed: &ClientChanges<'_>) -> PyResult<OptionChanges> {
     let (timeout, deadline, max_retries, headers, service_version, query) = changed;
     Ok(OptionChanges {
-        timeout: read_if(timeout, |value| seconds("timeout", value))?,
-        deadline: read_if(deadline, |value| seconds("deadline", value))?,
-        max_retries: read_if(max_retries, |value| count("max_retries", value, 0))?,
-        headers: read_if(headers, |value| all_headers("headers", value))?,
-        service_version: read_if(service_version, |value| text("service_version", value))?,
-        query: read_if(query, |value| parameters("extra_query", value))?,
+        timeout: read_if(timeout, |value| read_seconds("timeout", value))?,
+        deadline: read_if(deadline, |value| read_seconds("deadline", value))?,
+        max_retries: read_if(max_retries, |value| read_count("max_retries", value, 0))?,
+        headers: read_if(headers, |value| read_headers("headers", value))?,
+        service_version: read_if(service_version, |value| read_text("service_version", value))?,
+        query: read_if(query, |value| read_parameters("extra_query", value))?,
     })
 }
 
@@ -93,15 +93,15 @@ impl<'py> OptionValues<'_, 'py> {
     }
 
     fn text(&self, name: &'static str) -> PyResult<Option<String>> {
-        read_if(&self.value(name)?, |value| text(name, value))
+        read_if(&self.value(name)?, |value| read_text(name, value))
     }
 
     /// A text that no error shows, whatever it is.
     fn secret(&self, name: &'static str) -> PyResult<Option<String>> {
         let Some(value) = self.value(name)? else { return Ok(None) };
         value.extract().map(Some).map_err(|_| {
-            let problem = format!("{STR}, not {}", class(&value));
-            error::config(value.py(), &ConfigError::new(name, problem))
+            let problem = format!("{STR}, not {}", class_name(&value));
+            error::config_error(value.py(), &ConfigError::new(name, problem))
         })
     }
 
@@ -116,15 +116,15 @@ impl<'py> OptionValues<'_, 'py> {
     }
 
     fn seconds(&self, name: &'static str) -> PyResult<Option<Duration>> {
-        read_if(&self.value(name)?, |value| seconds(name, value))
+        read_if(&self.value(name)?, |value| read_seconds(name, value))
     }
 
     fn count(&self, name: &'static str, least: u32) -> PyResult<Option<u32>> {
-        read_if(&self.value(name)?, |value| count(name, value, least))
+        read_if(&self.value(name)?, |value| read_count(name, value, least))
     }
 
     fn headers(&self, name: &'static str) -> PyResult<Vec<(String, String)>> {
-        Ok(read_if(&self.value(name)?, |value| all_headers(name, value))?.unwrap_or_default())
+        Ok(read_if(&self.value(name)?, |value| read_headers(name, value))?.unwrap_or_default())
     }
 
     fn client_cert(&self, name: &'static str) -> PyResult<Option<ClientCert>> {
@@ -148,12 +148,12 @@ impl<'py> OptionValues<'_, 'py> {
     }
 }
 
-fn text(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+fn read_text(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     value.extract().map_err(|_| wrong_type(name, value, STR))
 }
 
 /// A time; what is longer than a duration can be is for ever, and so is zero.
-fn seconds(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+fn read_seconds(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     if value.is_instance_of::<PyBool>() {
         return Err(wrong_type(name, value, SECONDS));
     }
@@ -175,7 +175,7 @@ fn seconds(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
 }
 
 /// A number; what is larger than a number of ours is as good as the largest.
-fn count(name: &'static str, value: &Bound<'_, PyAny>, least: u32) -> PyResult<u32> {
+fn read_count(name: &'static str, value: &Bound<'_, PyAny>, least: u32) -> PyResult<u32> {
     let too_small = || wrong_value(name, value, &format!("must be {least} or more"));
     if value.is_instance_of::<PyBool>() {
         return Err(wrong_type(name, value, COUNT));
@@ -191,36 +191,39 @@ fn count(name: &'static str, value: &Bound<'_, PyAny>, least: u32) -> PyResult<u
     }
 }
 
-fn all_headers(option: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+fn read_headers(option: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     let headers = value.cast::<PyDict>().map_err(|_| wrong_type(option, value, HEADERS))?;
-    headers.iter().map(|(key, text)| header(option, &key, &text)).collect()
+    headers.iter().map(|(key, text)| read_header(option, &key, &text)).collect()
 }
 
 /// Parameters of a query. A list is a parameter that is there several times; None is none.
-fn parameters(option: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+fn read_parameters(
+    option: &'static str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<Vec<(String, String)>> {
     let mapping = value.cast::<PyMapping>().map_err(|_| wrong_type(option, value, QUERY))?;
     let mut parameters = Vec::new();
     for pair in mapping.items()? {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
         let name = key.extract::<String>().ok().filter(|name| !name.is_empty());
         let wrong = || ConfigError::new(option, NAMES);
-        let name = name.ok_or_else(|| error::config(key.py(), &wrong()))?;
+        let name = name.ok_or_else(|| error::config_error(key.py(), &wrong()))?;
         let values = match value.cast::<PyList>() {
             Ok(values) => values.iter().collect(),
             Err(_) => vec![value],
         };
         for value in values.iter().filter(|value| !value.is_none()) {
-            parameters.push((name.clone(), parameter(option, &name, value)?));
+            parameters.push((name.clone(), read_parameter(option, &name, value)?));
         }
     }
     Ok(parameters)
 }
 
 /// The value of a parameter; it may be a secret.
-fn parameter(option: &'static str, name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+fn read_parameter(option: &'static str, name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let wrong = |problem: &str| {
         let problem = format!("{name:?} {problem}");
-        error::config(value.py(), &ConfigError::new(option, problem))
+        error::config_error(value.py(), &ConfigError::new(option, problem))
     };
     if let Ok(flag) = value.cast::<PyBool>() {
         return Ok(flag.is_true().to_string());
@@ -232,73 +235,78 @@ fn parameter(option: &'static str, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         return value.str()?.extract();
     }
     let Ok(text) = value.cast::<PyString>() else {
-        return Err(wrong(&format!("{PARAMETER}, not {}", class(value))));
+        return Err(wrong(&format!("{PARAMETER}, not {}", class_name(value))));
     };
     text.extract().map_err(|_| wrong("must not hold half of a surrogate pair"))
 }
 
 /// A header; its value may be a secret.
-fn header(
+fn read_header(
     option: &'static str,
     name: &Bound<'_, PyAny>,
     value: &Bound<'_, PyAny>,
 ) -> PyResult<(String, String)> {
     let wrong = |problem: String| {
-        error::config(name.py(), &ConfigError::new(option, format!("{HEADERS}: {problem}")))
+        error::config_error(name.py(), &ConfigError::new(option, format!("{HEADERS}: {problem}")))
     };
     let known: String =
-        name.extract().map_err(|_| wrong(format!("a name is not str but {}", class(name))))?;
+        name.extract().map_err(|_| wrong(format!("a name is not str but {}", class_name(name))))?;
     let text = value.extract();
-    let text = text.map_err(|_| wrong(format!("{known:?} is not str but {}", class(value))))?;
+    let text =
+        text.map_err(|_| wrong(format!("{known:?} is not str but {}", class_name(value))))?;
     Ok((known, text))
 }
 
 fn wrong_type(option: &'static str, value: &Bound<'_, PyAny>, takes: &str) -> PyErr {
-    wrong_value(option, value, &format!("{takes}, not {}", class(value)))
+    wrong_value(option, value, &format!("{takes}, not {}", class_name(value)))
 }
 
 fn wrong_value(option: &'static str, value: &Bound<'_, PyAny>, problem: &str) -> PyErr {
-    error::config(value.py(), &ConfigError::invalid(option, shown(value), problem))
+    error::config_error(
+        value.py(),
+        &ConfigError::invalid_value(option, display_value(value), problem),
+    )
 }
 
-fn class(value: &Bound<'_, PyAny>) -> String {
+fn class_name(value: &Bound<'_, PyAny>) -> String {
     // A class without a name is one all the same.
     value.get_type().name().map_or_else(|_| "this".to_owned(), |name| name.to_string())
 }
 
 /// A value on one short line, without what looks like a secret. Only of values of Python's own classes:
 /// nobody knows what the others show.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+fn display_value(value: &Bound<'_, PyAny>) -> String {
     if let Ok(list) = value.cast::<PyList>() {
-        return format!("[{}]", items(list.iter()));
+        return format!("[{}]", display_items(list.iter()));
     }
     if let Ok(tuple) = value.cast::<PyTuple>() {
-        return format!("({})", items(tuple.iter()));
+        return format!("({})", display_items(tuple.iter()));
     }
-    scalar(value)
+    display_scalar(value)
 }
 
-fn items<'py>(items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> String {
+fn display_items<'py>(items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> String {
     let more = if items.len() > MAX_SHOWN_ITEMS { ", …" } else { "" };
-    let shown: Vec<String> = items.take(MAX_SHOWN_ITEMS).map(|item| scalar(&item)).collect();
+    let shown: Vec<String> =
+        items.take(MAX_SHOWN_ITEMS).map(|item| display_scalar(&item)).collect();
     format!("{}{more}", shown.join(", "))
 }
 
-fn scalar(value: &Bound<'_, PyAny>) -> String {
+fn display_scalar(value: &Bound<'_, PyAny>) -> String {
     if let Ok(text) = value.cast::<PyString>() {
-        return shortened(&format!("{:?}", mask::text(&text.to_string_lossy())));
+        return shorten_text(&format!("{:?}", mask::text(&text.to_string_lossy())));
     }
     let number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
     match value.repr() {
         Ok(text) if number || value.is_instance_of::<PyBool>() => {
-            shortened(&text.to_string_lossy())
+            shorten_text(&text.to_string_lossy())
         }
         // A number of more digits than Python writes, or an object.
-        _ => format!("<{}>", class(value)),
+        _ => format!("<{}>", class_name(value)),
     }
 }
 
-fn shortened(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),

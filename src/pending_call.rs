@@ -60,7 +60,7 @@ impl PendingCall {
 
     fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
-        Self::tell(slf)?;
+        Self::notify_observer(slf)?;
         let mut call = slf.borrow_mut();
         if matches!(call.state, PendingCallState::Pending) {
             if call.is_blocking {
@@ -123,7 +123,7 @@ impl PendingCall {
         let is_task = std::mem::take(&mut slf.borrow_mut().expects_task);
         let callback = Callback { function, context, is_task };
         if slf.borrow().done() {
-            return callback.schedule(slf);
+            return callback.call_soon(slf);
         }
         slf.borrow_mut().callbacks.push(callback);
         Ok(())
@@ -156,8 +156,8 @@ impl PendingCall {
         call.events.clear();
         let callbacks = std::mem::take(&mut call.callbacks);
         drop(call);
-        slf.borrow().abandon(slf.py());
-        callbacks.into_iter().try_for_each(|callback| callback.schedule(slf)).map(|()| true)
+        slf.borrow().abandon_request(slf.py());
+        callbacks.into_iter().try_for_each(|callback| callback.call_soon(slf)).map(|()| true)
     }
 
     fn __repr__(&self) -> String {
@@ -212,7 +212,7 @@ impl PendingCall {
     ///
     /// # Errors
     /// As [`PendingCall::settle`].
-    pub(super) fn note(slf: &Bound<'_, Self>, event: CallEvent) -> PyResult<()> {
+    pub(super) fn queue_event(slf: &Bound<'_, Self>, event: CallEvent) -> PyResult<()> {
         let mut call = slf.borrow_mut();
         if call.done() {
             return Ok(());
@@ -225,7 +225,7 @@ impl PendingCall {
     }
 
     /// Tells of the events so far; what ends the call with one of them drops its request.
-    fn tell(slf: &Bound<'_, Self>) -> PyResult<()> {
+    fn notify_observer(slf: &Bound<'_, Self>) -> PyResult<()> {
         let events = std::mem::take(&mut slf.borrow_mut().events);
         if events.is_empty() {
             return Ok(());
@@ -236,15 +236,15 @@ impl PendingCall {
         });
         slf.borrow_mut().observer = observer;
         if notified.is_err() {
-            slf.borrow().abandon(slf.py());
+            slf.borrow().abandon_request(slf.py());
         }
         notified
     }
 
     /// Drops the request.
-    fn abandon(&self, py: Python<'_>) {
+    fn abandon_request(&self, py: Python<'_>) {
         if let Some(driver) = &self.driver {
-            driver.bind(py).get().abandon(self.number);
+            driver.bind(py).get().abandon_call(self.number);
         }
     }
 
@@ -273,7 +273,7 @@ impl PendingCall {
     fn run_all(slf: &Bound<'_, Self>, callbacks: Vec<Callback>) -> PyResult<()> {
         let mut outcome = Ok(());
         for callback in callbacks {
-            let ran = callback.run(slf);
+            let ran = callback.run_in_context(slf);
             outcome = outcome.and(ran);
         }
         outcome
@@ -297,7 +297,7 @@ impl PendingCall {
 
 impl Callback {
     /// Runs it in its context, as the loop would.
-    fn run(&self, call: &Bound<'_, PendingCall>) -> PyResult<()> {
+    fn run_in_context(&self, call: &Bound<'_, PendingCall>) -> PyResult<()> {
         let py = call.py();
         let ran = match &self.context {
             Some(context) => {
@@ -318,7 +318,7 @@ impl Callback {
     }
 
     /// Has the loop run it soon.
-    fn schedule(self, call: &Bound<'_, PendingCall>) -> PyResult<()> {
+    fn call_soon(self, call: &Bound<'_, PendingCall>) -> PyResult<()> {
         let py = call.py();
         let event_loop = call.borrow().get_loop(py)?;
         let options = PyDict::new(py);

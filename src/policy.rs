@@ -18,9 +18,9 @@ pub(super) fn check_policy(
     protocol: &str,
     edge: Option<bool>,
 ) -> PyResult<Vec<(String, u16, String)>> {
-    let protocol = known(py, protocol)?;
-    let compiled = py.detach(|| trial::parse(document, protocol, edge));
-    Ok(compiled.err().map(plain).unwrap_or_default())
+    let protocol = parse_protocol(py, protocol)?;
+    let compiled = py.detach(|| trial::parse_policy(document, protocol, edge));
+    Ok(compiled.err().map(problem_tuples).unwrap_or_default())
 }
 
 /// A policy that is tried with one message after the other.
@@ -38,14 +38,15 @@ impl PySimulation {
         edge: Option<bool>,
         begin: Option<&str>,
     ) -> PyResult<Self> {
-        let protocol = known(py, protocol)?;
+        let protocol = parse_protocol(py, protocol)?;
         let begin = begin.map(|begin| begin.parse::<DateTime<Utc>>()).transpose();
-        let begin = begin
-            .map_err(|problem| error::raise(py, "ValidationError", &format!("begin: {problem}")))?;
+        let begin = begin.map_err(|problem| {
+            error::new_exception(py, "ValidationError", &format!("begin: {problem}"))
+        })?;
         let trial = py.detach(|| trial::Trial::parse(document, protocol, edge, begin));
         let trial = trial.map_err(|found| {
             let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
-            error::raise(py, "ValidationError", &texts.join("; "))
+            error::new_exception(py, "ValidationError", &texts.join("; "))
         })?;
         Ok(Self(Mutex::new(trial)))
     }
@@ -53,24 +54,25 @@ impl PySimulation {
     /// Takes a message through the policy; both it and the report are JSON.
     fn run(&self, py: Python<'_>, traffic: &str) -> PyResult<String> {
         let invalid = |problem: &dyn std::fmt::Display| {
-            error::raise(py, "ValidationError", &problem.to_string())
+            error::new_exception(py, "ValidationError", &problem.to_string())
         };
         let traffic: Traffic =
             serde_json::from_str(traffic).map_err(|problem| invalid(&problem))?;
-        let report =
-            py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).run(&traffic));
+        let report = py.detach(|| {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).simulate_traffic(&traffic)
+        });
         let report = report.map_err(|problem| invalid(&problem))?;
         serde_json::to_string(&report).map_err(|problem| invalid(&problem))
     }
 }
 
-fn known(py: Python<'_>, protocol: &str) -> PyResult<Protocol> {
+fn parse_protocol(py: Python<'_>, protocol: &str) -> PyResult<Protocol> {
     protocol.parse().map_err(|()| {
         let message = format!("protocol is {protocol:?}, not http, https, tcp or tls");
-        error::raise(py, "ValidationError", &message)
+        error::new_exception(py, "ValidationError", &message)
     })
 }
 
-fn plain(found: Vec<Problem>) -> Vec<(String, u16, String)> {
+fn problem_tuples(found: Vec<Problem>) -> Vec<(String, u16, String)> {
     found.into_iter().map(|problem| (problem.place, problem.code, problem.message)).collect()
 }

@@ -20,12 +20,12 @@ pub(super) struct ResponseParser {
 #[pymethods]
 impl ResponseParser {
     fn __call__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.expected.read(py, &self.answer)
+        self.expected.read_response(py, &self.answer)
     }
 }
 
 /// An answer as it came.
-pub(super) fn raw(
+pub(super) fn new_raw_response(
     py: Python<'_>,
     answer: ApiResponse,
     expected: ExpectedResult,
@@ -38,7 +38,7 @@ pub(super) fn raw(
     let class = CLASS.get_or_try_init(py, import)?.bind(py);
     class.call1((
         answer.status().as_u16(),
-        error::headers(py, &answer.headers())?,
+        error::headers_dict(py, &answer.headers())?,
         PyBytes::new(py, answer.body()),
         answer.elapsed.as_secs_f64(),
         answer.attempts,

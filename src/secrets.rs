@@ -37,25 +37,25 @@ pub(super) fn is_visible_list(items: &str) -> bool {
 /// A text without what looks like a secret.
 #[pyfunction]
 pub(super) fn mask_text(shown: &str) -> String {
-    short(&mask::text(shown))
+    shorten_mask(&mask::text(shown))
 }
 
 /// The value of a header without secrets.
 #[pyfunction]
 pub(super) fn mask_header(name: &str, value: &str) -> String {
-    short(&mask::header(name, value))
+    shorten_mask(&mask::header(name, value))
 }
 
 /// A path or an address without secrets.
 #[pyfunction]
 pub(super) fn mask_target(target: &str) -> String {
-    short(&mask::target(target))
+    shorten_mask(&mask::target(target))
 }
 
 /// Parameters of a query or a form without secrets.
 #[pyfunction]
 pub(super) fn mask_parameters(parameters: &str) -> String {
-    short(&mask::pairs(parameters))
+    shorten_mask(&mask::pairs(parameters))
 }
 
 /// A body without secrets, as text. Returns None if it has no secrets. With method and target, the operation
@@ -69,8 +69,9 @@ pub(super) fn mask_body(
     target: &str,
     is_response: bool,
 ) -> Option<String> {
-    let masked = CallMask::of(method, target).body(media_type, body, side(is_response))?;
-    Some(short(&String::from_utf8_lossy(&masked)))
+    let masked =
+        CallMask::for_request(method, target).body(media_type, body, call_side(is_response))?;
+    Some(shorten_mask(&String::from_utf8_lossy(&masked)))
 }
 
 /// JSON text without secrets and in the same form. Returns None if it cannot be parsed.
@@ -82,14 +83,14 @@ pub(super) fn mask_call(
     is_response: bool,
 ) -> Option<String> {
     let mut value: Value = serde_json::from_str(json).ok()?;
-    CallMask::of(method, target).value_in_form(&mut value, side(is_response));
+    CallMask::for_request(method, target).value_in_form(&mut value, call_side(is_response));
     Some(value.to_string().replace(mask::MASK, MASK))
 }
 
-fn side(is_response: bool) -> CallSide {
+fn call_side(is_response: bool) -> CallSide {
     if is_response { CallSide::Response } else { CallSide::Request }
 }
 
-fn short(masked: &str) -> String {
+fn shorten_mask(masked: &str) -> String {
     masked.replace(mask::MASK, MASK)
 }

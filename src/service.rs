@@ -142,7 +142,7 @@ impl ServiceArguments {
             monitoring: self.monitoring_settings()?,
             kept_calls: self.kept_calls,
             origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
-                Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))
+                Origin::from_seed(seed, UNIX_EPOCH + Duration::from_micros(begin))
             }),
             ..Options::default()
         })
@@ -164,7 +164,7 @@ impl ServiceArguments {
             port: self.port,
             public_url: self.public_url.clone(),
             rate_limit,
-            connections: limit("max_api_connections", self.max_api_connections)?,
+            connections: connection_limit("max_api_connections", self.max_api_connections)?,
             ..ManagementSettings::default()
         })
     }
@@ -194,8 +194,8 @@ impl ServiceArguments {
             tls_endpoints: self.tls_endpoints,
             trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
             ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
-            connections: limit("max_connections", self.max_connections)?,
-            connections_per_address: limit("max_connections_per_address", per_address)?,
+            connections: connection_limit("max_connections", self.max_connections)?,
+            connections_per_address: connection_limit("max_connections_per_address", per_address)?,
             ..GatewaySettings::default()
         })
     }
@@ -203,7 +203,7 @@ impl ServiceArguments {
     fn agent_settings(&self) -> Result<AgentSettings, String> {
         Ok(AgentSettings {
             port: self.agent_port,
-            connections: limit("max_agent_connections", self.max_agent_connections)?,
+            connections: connection_limit("max_agent_connections", self.max_agent_connections)?,
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
@@ -239,7 +239,7 @@ fn keys_of(name: &str) -> Vec<&str> {
 }
 
 /// A number of connections; whether it is enough is for the service to say.
-fn limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> {
+fn connection_limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> {
     let Some(connections) = connections else { return Ok(None) };
     let limit = usize::try_from(connections);
     limit
@@ -257,8 +257,9 @@ impl PyService {
     /// Starts a service; the options are those of `ginnel.Service`, as it passes them on.
     #[new]
     fn new(py: Python<'_>, options: ServiceArguments) -> PyResult<Self> {
-        let options =
-            options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
+        let options = options
+            .into_options()
+            .map_err(|problem| error::new_exception(py, "ConfigError", &problem))?;
         let path = options.store.path.clone();
         let in_memory = path.is_none() && options.store.server.is_none();
         let runtime = ThreadRuntime::start("ginnel-service")?;
@@ -287,7 +288,7 @@ impl PyService {
     /// Stops; requests in flight are answered for `grace` seconds, or until the handler of a signal
     /// raises. Stopping twice is fine.
     fn stop(&self, py: Python<'_>, grace: &Bound<'_, PyAny>) -> PyResult<()> {
-        let grace = shutdown::grace(grace)?;
+        let grace = shutdown::read_grace(grace)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(RunningService { service, runtime }) = running else { return Ok(()) };
         if self.process != std::process::id() {
@@ -297,7 +298,7 @@ impl PyService {
         }
         let mut exception = None;
         py.detach(|| {
-            let force = shutdown::interrupted(&mut exception);
+            let force = shutdown::wait_for_interrupt(&mut exception);
             runtime.block_on(service.stop_or_force(grace, force));
             runtime.shutdown_timeout(Duration::from_secs(1));
         });
@@ -308,15 +309,15 @@ impl PyService {
     fn use_certificate(&self, py: Python<'_>, chain: PathBuf, key: PathBuf) -> PyResult<()> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = running.as_ref() else { return Ok(()) };
-        let replaced = running.service.gateway().authority().provide(&chain, &key);
-        replaced.map_err(|problem| error::raise(py, "ServiceError", &problem.to_string()))
+        let replaced = running.service.gateway().authority().provide_certificate(&chain, &key);
+        replaced.map_err(|problem| error::new_exception(py, "ServiceError", &problem.to_string()))
     }
 
     /// What is decided on public traffic from now on.
     fn events(&self) -> Option<TrafficEvents> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let running = running.as_ref()?;
-        Some(TrafficEvents::take(running.service.events(), running.runtime.handle()))
+        Some(TrafficEvents::from_subscriber(running.service.events(), running.runtime.handle()))
     }
 
     #[getter]
@@ -327,7 +328,7 @@ impl PyService {
 
 impl PyService {
     /// Works with the service while it runs, without the interpreter's lock.
-    pub(super) fn with<T: Send>(
+    pub(super) fn with_service<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&service::Service, &ThreadRuntime) -> T + Send,
@@ -336,7 +337,7 @@ impl PyService {
             let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             running.as_ref().map(|running| work(&running.service, &running.runtime))
         });
-        done.ok_or_else(|| error::raise(py, "ServiceError", "the service has stopped"))
+        done.ok_or_else(|| error::new_exception(py, "ServiceError", "the service has stopped"))
     }
 }
 

@@ -13,21 +13,21 @@ const MAX_GRACE_SECONDS: f64 = 3600.0;
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads `grace`, a number of seconds.
-pub(super) fn grace(seconds: &Bound<'_, PyAny>) -> PyResult<Duration> {
+pub(super) fn read_grace(seconds: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let number: f64 = seconds.extract()?;
     if !(0.0..=MAX_GRACE_SECONDS).contains(&number) {
         let problem = format!(
             "grace={}: must be a number of seconds from 0 to {MAX_GRACE_SECONDS}",
             seconds.repr()?
         );
-        return Err(error::raise(seconds.py(), "ConfigError", &problem));
+        return Err(error::new_exception(seconds.py(), "ConfigError", &problem));
     }
     Ok(Duration::from_secs_f64(number))
 }
 
 /// Waits until the handler of a signal raises an exception; to be awaited on the thread that Python
 /// called.
-pub(super) async fn interrupted(exception: &mut Option<PyErr>) {
+pub(super) async fn wait_for_interrupt(exception: &mut Option<PyErr>) {
     while exception.is_none() {
         sleep(SIGNAL_CHECK_INTERVAL).await;
         // None when the interpreter ends: then no handler runs any more.

@@ -14,7 +14,7 @@ use ginnel_service::config::{ServeConfig, embedded_settings};
 const AGENT: &str = "agent.";
 
 /// The operation of that name, such as `api_keys.get` or `agent.tunnels.get`.
-pub(super) fn find(name: &str) -> PyResult<&'static Info> {
+pub(super) fn find_operation(name: &str) -> PyResult<&'static Info> {
     static BY_NAME: OnceLock<HashMap<String, &'static Info>> = OnceLock::new();
     let by_name = BY_NAME.get_or_init(|| {
         let named = |prefix: &'static str| {
@@ -41,13 +41,13 @@ pub(super) fn find_shape(name: &str, module: &str) -> PyResult<&'static Shape> {
 #[pyfunction]
 pub(super) fn service_settings() -> String {
     let settings = embedded_settings().map(|setting| {
-        let default = setting.shown(&ServeConfig::default());
+        let default = setting.display_value(&ServeConfig::default());
         json!({
             "key": setting.key,
             "value": setting.value_name,
             "doc": setting.doc,
             "default": default.unwrap_or_else(|| setting.unset.to_owned()),
-            "range": setting.range(),
+            "range": setting.written_bounds(),
             "choices": setting.field.choices,
         })
     });
@@ -57,12 +57,13 @@ pub(super) fn service_settings() -> String {
 /// The resources of an API, `remote` or `local`, with their operations, as JSON.
 #[pyfunction]
 pub(super) fn operations(api: &str) -> PyResult<String> {
-    let resources = resources(api)?.into_iter().map(|resource| {
+    let resources = api_resources(api)?.into_iter().map(|resource| {
         let operations = resource.operations.iter().map(|info| {
             let parameters = info.parameters.iter().map(|parameter| {
-                let mut field = field(parameter);
-                field["doc"] = documentation::unindent(info.explain(parameter)).into();
-                field["place"] = format!("{:?}", info.place(parameter.name)).to_lowercase().into();
+                let mut field = describe_field(parameter);
+                field["doc"] = documentation::unindent_doc(info.parameter_doc(parameter)).into();
+                field["place"] =
+                    format!("{:?}", info.parameter_location(parameter.name)).to_lowercase().into();
                 field
             });
             let output = match info.output {
@@ -72,7 +73,7 @@ pub(super) fn operations(api: &str) -> PyResult<String> {
             };
             json!({
                 "name": info.name,
-                "doc": documentation::unindent(info.doc),
+                "doc": documentation::unindent_doc(info.doc),
                 "method": info.method.as_str(),
                 "path": info.path,
                 "parameters": parameters.collect::<Vec<_>>(),
@@ -83,14 +84,14 @@ pub(super) fn operations(api: &str) -> PyResult<String> {
         json!({
             "name": resource.name,
             "file": resource.file,
-            "doc": documentation::unindent(resource.doc),
+            "doc": documentation::unindent_doc(resource.doc),
             "operations": operations.collect::<Vec<_>>(),
         })
     });
     Ok(Value::from_iter(resources).to_string())
 }
 
-fn resources(api: &str) -> PyResult<Vec<&'static Resource>> {
+fn api_resources(api: &str) -> PyResult<Vec<&'static Resource>> {
     match api {
         "remote" => Ok(remote::resources().collect()),
         "local" => Ok(local::resources().collect()),
@@ -101,28 +102,28 @@ fn resources(api: &str) -> PyResult<Vec<&'static Resource>> {
 /// The types of the wire of an API, as JSON.
 #[pyfunction]
 pub(super) fn shapes(api: &str) -> PyResult<String> {
-    let operations = resources(api)?.into_iter().flat_map(|it| it.operations.iter().copied());
+    let operations = api_resources(api)?.into_iter().flat_map(|it| it.operations.iter().copied());
     let shapes = shapes_of(operations).into_iter().map(|shape| {
         json!({
             "name": shape.name,
             "file": shape.file,
-            "doc": documentation::unindent(shape.doc),
-            "fields": shape.fields.iter().map(field).collect::<Vec<_>>(),
+            "doc": documentation::unindent_doc(shape.doc),
+            "fields": shape.fields.iter().map(describe_field).collect::<Vec<_>>(),
         })
     });
     Ok(Value::from_iter(shapes).to_string())
 }
 
-fn field(field: &Field) -> Value {
+fn describe_field(field: &Field) -> Value {
     json!({
         "name": field.name,
-        "doc": documentation::unindent(field.doc),
-        "kind": kind(&field.kind),
+        "doc": documentation::unindent_doc(field.doc),
+        "kind": describe_kind(&field.kind),
         "required": field.required,
     })
 }
 
-fn kind(kind: &Kind) -> Value {
+fn describe_kind(kind: &Kind) -> Value {
     match kind {
         Kind::Text { .. } => json!("text"),
         Kind::TextOrNumber => json!("text or number"),
@@ -134,8 +135,8 @@ fn kind(kind: &Kind) -> Value {
         Kind::Number => json!("number"),
         Kind::Json => json!("json"),
         Kind::Object => json!("object"),
-        Kind::List(item) => json!({"list": self::kind(item)}),
-        Kind::Map(item) => json!({"map": self::kind(item)}),
+        Kind::List(item) => json!({"list": self::describe_kind(item)}),
+        Kind::Map(item) => json!({"map": self::describe_kind(item)}),
         Kind::Record(shape) => json!({"record": shape.name}),
     }
 }
@@ -145,7 +146,7 @@ fn shapes_of(operations: impl Iterator<Item = &'static Info>) -> Vec<&'static Sh
     let mut found = Vec::new();
     for info in operations {
         for parameter in info.parameters {
-            collect(&parameter.kind, &mut found);
+            collect_kind(&parameter.kind, &mut found);
         }
         if let Output::One(shape) | Output::Page { item: shape, .. } = info.output {
             collect_shape(shape, &mut found);
@@ -154,9 +155,9 @@ fn shapes_of(operations: impl Iterator<Item = &'static Info>) -> Vec<&'static Sh
     found
 }
 
-fn collect(kind: &Kind, found: &mut Vec<&'static Shape>) {
+fn collect_kind(kind: &Kind, found: &mut Vec<&'static Shape>) {
     match kind {
-        Kind::List(item) | Kind::Map(item) => collect(item, found),
+        Kind::List(item) | Kind::Map(item) => collect_kind(item, found),
         Kind::Record(shape) => collect_shape(shape, found),
         _ => {}
     }
@@ -166,6 +167,6 @@ fn collect_shape(shape: &'static Shape, found: &mut Vec<&'static Shape>) {
     if found.iter().any(|known| known.name == shape.name) {
         return;
     }
-    shape.fields.iter().for_each(|field| collect(&field.kind, found));
+    shape.fields.iter().for_each(|field| collect_kind(&field.kind, found));
     found.push(shape);
 }

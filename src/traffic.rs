@@ -39,8 +39,8 @@ impl TrafficEvents {
         loop {
             let left = deadline
                 .map_or(SIGNAL_CHECK_INTERVAL, |it| it.saturating_duration_since(Instant::now()));
-            match py.detach(|| self.wait(left.min(SIGNAL_CHECK_INTERVAL))) {
-                Ok(event) => return Ok(Some(json(&event))),
+            match py.detach(|| self.wait_for_event(left.min(SIGNAL_CHECK_INTERVAL))) {
+                Ok(event) => return Ok(Some(event_json(&event))),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(PyEOFError::new_err("the service has stopped"));
                 }
@@ -58,13 +58,13 @@ impl TrafficEvents {
     ///
     /// What is there already does not count.
     fn call_once(&self, notify: Py<PyAny>) {
-        *lock(&self.notify.0) = Some(notify);
+        *lock_mutex(&self.notify.0) = Some(notify);
     }
 }
 
 impl TrafficEvents {
     /// Takes events out of the runtime, which may end before those who wait for them.
-    pub(super) fn take(
+    pub(super) fn from_subscriber(
         mut events: gateway::EventSubscriber,
         runtime: &tokio::runtime::Handle,
     ) -> Self {
@@ -76,7 +76,7 @@ impl TrafficEvents {
             let (last, sender) = (last, sender);
             let mut missed = 0;
             while let Some(event) = events.next().await {
-                missed = match pass_on(&sender, event, missed) {
+                missed = match send_with_missed(&sender, event, missed) {
                     Some(missed) => missed,
                     None => return,
                 };
@@ -86,14 +86,14 @@ impl TrafficEvents {
         Self { receiver: Mutex::new(receiver), notify }
     }
 
-    fn wait(&self, limit: Duration) -> Result<EventDelivery, RecvTimeoutError> {
-        lock(&self.receiver).recv_timeout(limit)
+    fn wait_for_event(&self, limit: Duration) -> Result<EventDelivery, RecvTimeoutError> {
+        lock_mutex(&self.receiver).recv_timeout(limit)
     }
 }
 
 impl NotifyOnce {
     fn notify(&self) {
-        let Some(notify) = lock(&self.0).take() else { return };
+        let Some(notify) = lock_mutex(&self.0).take() else { return };
         // An interpreter that is shutting down has nobody left to tell.
         Python::try_attach(|py| {
             if let Err(error) = notify.call0(py) {
@@ -109,13 +109,17 @@ impl Drop for NotifyOnDrop {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes an event on, and before it how many were missed; gives how many are missed now, or none
 /// when nobody listens any more.
-fn pass_on(to: &SyncSender<EventDelivery>, event: EventDelivery, missed: u64) -> Option<u64> {
+fn send_with_missed(
+    to: &SyncSender<EventDelivery>,
+    event: EventDelivery,
+    missed: u64,
+) -> Option<u64> {
     let events = match (missed, event) {
         (missed, EventDelivery::Missed(more)) => return Some(missed + more),
         (0, event) => vec![event],
@@ -134,7 +138,7 @@ fn pass_on(to: &SyncSender<EventDelivery>, event: EventDelivery, missed: u64) ->
     Some(missed_now)
 }
 
-fn json(event: &EventDelivery) -> String {
+fn event_json(event: &EventDelivery) -> String {
     match event {
         // An event holds nothing that JSON could not.
         EventDelivery::Event(event) => serde_json::to_string(event.as_ref()).unwrap_or_default(),

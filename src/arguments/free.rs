@@ -9,7 +9,7 @@ use pyo3::types::{
 };
 use serde_json::{Map, Value};
 
-use super::{problem, wrong_type};
+use super::{argument_error, wrong_type};
 
 /// How many lists and mappings may stand inside each other; services read no more.
 const MAX_DEPTH: usize = 127;
@@ -24,30 +24,34 @@ pub(super) enum Integers {
 }
 
 /// A value as JSON text, which has room for integers of any size.
-pub(crate) fn text(object: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
-    write(object, Integers::OfAnySize, place)
+pub(crate) fn json_text(object: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
+    write_json(object, Integers::OfAnySize, place)
 }
 
 /// A value as JSON.
-pub(super) fn value(object: &Bound<'_, PyAny>, integers: Integers, place: &str) -> PyResult<Value> {
-    serde_json::from_str(&write(object, integers, place)?)
-        .map_err(|error| problem(object, place, &format!("is not JSON: {error}")))
+pub(super) fn json_value(
+    object: &Bound<'_, PyAny>,
+    integers: Integers,
+    place: &str,
+) -> PyResult<Value> {
+    serde_json::from_str(&write_json(object, integers, place)?)
+        .map_err(|error| argument_error(object, place, &format!("is not JSON: {error}")))
 }
 
 /// The parameters of a query: names with texts, numbers and the like. What is neither a text nor
 /// None stands there as its JSON.
-pub(crate) fn query(object: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+pub(crate) fn query_parameters(object: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     let Ok(mapping) = object.cast::<PyMapping>() else {
         return Err(wrong_type(object, "query", "a mapping"));
     };
     let mut parameters = Map::new();
-    for (key, parameter) in pairs(mapping)? {
+    for (key, parameter) in mapping_items(mapping)? {
         let name = name_of(&key, &"query")?;
         let place = format!("query.{name}");
         let value = match parameter.cast::<PyString>() {
             _ if parameter.is_none() => Value::Null,
             Ok(value) => text_of(value, &place)?.into(),
-            Err(_) => text(&parameter, &place)?.into(),
+            Err(_) => json_text(&parameter, &place)?.into(),
         };
         parameters.insert(name, value);
     }
@@ -57,29 +61,34 @@ pub(crate) fn query(object: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
 /// The text of a `str`. Half of a surrogate pair is no character, and UTF-8 has no bytes for it.
 pub(super) fn text_of(text: &Bound<'_, PyString>, place: &dyn fmt::Display) -> PyResult<String> {
     let whole = text.to_cow().map(|text| text.into_owned());
-    whole.map_err(|_| problem(text, place, "must not hold half of a surrogate pair"))
+    whole.map_err(|_| argument_error(text, place, "must not hold half of a surrogate pair"))
 }
 
 /// The name that a key of a mapping is.
 pub(super) fn name_of(key: &Bound<'_, PyAny>, place: &dyn fmt::Display) -> PyResult<String> {
     let Ok(name) = key.cast::<PyString>() else {
         let class = class_of(key);
-        return Err(problem(key, place, &format!("must have str keys, not {class}")));
+        return Err(argument_error(key, place, &format!("must have str keys, not {class}")));
     };
     let whole = name.to_cow().map(|name| name.into_owned());
-    whole.map_err(|_| problem(key, place, "must not have keys that hold half of a surrogate pair"))
+    whole.map_err(|_| {
+        argument_error(key, place, "must not have keys that hold half of a surrogate pair")
+    })
 }
 
 /// The digits of an int.
-pub(super) fn digits(number: &Bound<'_, PyInt>, place: &dyn fmt::Display) -> PyResult<String> {
+pub(super) fn integer_digits(
+    number: &Bound<'_, PyInt>,
+    place: &dyn fmt::Display,
+) -> PyResult<String> {
     // A class built on int may write itself as it likes, so `str` is not asked.
     let class = number.py().get_type::<PyInt>();
     let digits = class.call_method1("__repr__", (number,)).and_then(|digits| digits.extract());
-    digits.map_err(|_| problem(number, place, "has more digits than Python writes"))
+    digits.map_err(|_| argument_error(number, place, "has more digits than Python writes"))
 }
 
 /// A record's form on the wire; other objects are what they are.
-pub(super) fn on_the_wire<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn wire_form<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let is_plain = object.is_instance_of::<PyDict>() || object.is_instance_of::<PyType>();
     if is_plain || !object.hasattr("to_dict")? {
         return Ok(object.clone());
@@ -88,7 +97,7 @@ pub(super) fn on_the_wire<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
 }
 
 /// The entries of a mapping. They are copied: what is done with them may change the mapping.
-pub(super) fn pairs<'py>(
+pub(super) fn mapping_items<'py>(
     mapping: &Bound<'py, PyMapping>,
 ) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     mapping.items()?.iter().map(|pair| pair.extract()).collect()
@@ -99,11 +108,11 @@ pub(super) fn class_of(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map(|name| name.to_string()).unwrap_or_default()
 }
 
-fn write(object: &Bound<'_, PyAny>, integers: Integers, place: &str) -> PyResult<String> {
+fn write_json(object: &Bound<'_, PyAny>, integers: Integers, place: &str) -> PyResult<String> {
     // What is around the value in the body of its request: each is a step of the place.
     let depth = place.matches(['.', '[']).count();
     let mut writer = JsonWriter { json: String::new(), integers, depth, around: Vec::new() };
-    writer.value(object, &ArgumentPath::Argument(place))?;
+    writer.write_value(object, &ArgumentPath::Argument(place))?;
     Ok(writer.json)
 }
 
@@ -134,65 +143,73 @@ struct JsonWriter {
 }
 
 impl JsonWriter {
-    fn value(&mut self, object: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
+    fn write_value(&mut self, object: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
         if object.is_none() {
             self.json.push_str("null");
         } else if let Ok(text) = object.cast::<PyString>() {
-            self.string(&text_of(text, place)?);
+            self.write_string(&text_of(text, place)?);
         } else if let Ok(flag) = object.cast::<PyBool>() {
             self.json.push_str(if flag.is_true() { "true" } else { "false" });
         } else if let Ok(number) = object.cast::<PyInt>() {
-            self.integer(number, place)?;
+            self.write_integer(number, place)?;
         } else if object.is_instance_of::<PyFloat>() {
-            self.float(object, place)?;
+            self.write_float(object, place)?;
         } else {
-            self.holder(object, place)?;
+            self.write_container(object, place)?;
         }
         Ok(())
     }
 
-    fn string(&mut self, text: &str) {
+    fn write_string(&mut self, text: &str) {
         self.json.push_str(&Value::from(text).to_string());
     }
 
-    fn integer(&mut self, number: &Bound<'_, PyInt>, place: &ArgumentPath<'_>) -> PyResult<()> {
+    fn write_integer(
+        &mut self,
+        number: &Bound<'_, PyInt>,
+        place: &ArgumentPath<'_>,
+    ) -> PyResult<()> {
         if let Ok(number) = number.extract::<i64>() {
             self.json.push_str(&number.to_string());
             return Ok(());
         }
         if self.integers == Integers::Of64Bits && number.extract::<u64>().is_err() {
-            return Err(problem(number, place, "must be an int of 64 bits"));
+            return Err(argument_error(number, place, "must be an int of 64 bits"));
         }
-        self.json.push_str(&digits(number, place)?);
+        self.json.push_str(&integer_digits(number, place)?);
         Ok(())
     }
 
-    fn float(&mut self, object: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
+    fn write_float(&mut self, object: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
         let number = object.extract::<f64>()?;
         let number = serde_json::Number::from_f64(number).ok_or_else(|| {
             let name = number.to_string().to_lowercase();
-            problem(object, place, &format!("must be a finite number, not {name}"))
+            argument_error(object, place, &format!("must be a finite number, not {name}"))
         })?;
         self.json.push_str(&number.to_string());
         Ok(())
     }
 
     /// A list, a mapping, or a record as the mapping that it is on the wire.
-    fn holder(&mut self, object: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
+    fn write_container(
+        &mut self,
+        object: &Bound<'_, PyAny>,
+        place: &ArgumentPath<'_>,
+    ) -> PyResult<()> {
         let address = object.as_ptr() as usize;
         if self.around.contains(&address) {
-            return Err(problem(object, place, "must not contain itself"));
+            return Err(argument_error(object, place, "must not contain itself"));
         }
         if self.depth + self.around.len() >= MAX_DEPTH {
             let nested = format!("must not be nested deeper than {MAX_DEPTH}");
-            return Err(problem(object, place, &nested));
+            return Err(argument_error(object, place, &nested));
         }
         self.around.push(address);
-        let wire = on_the_wire(object)?;
+        let wire = wire_form(object)?;
         if let Ok(mapping) = wire.cast::<PyMapping>() {
-            self.object(mapping, place)?;
+            self.write_object(mapping, place)?;
         } else if is_list(&wire) {
-            self.array(&wire, place)?;
+            self.write_array(&wire, place)?;
         } else {
             return Err(wrong_type(object, place, "a value that JSON has"));
         }
@@ -200,28 +217,32 @@ impl JsonWriter {
         Ok(())
     }
 
-    fn object(&mut self, mapping: &Bound<'_, PyMapping>, place: &ArgumentPath<'_>) -> PyResult<()> {
+    fn write_object(
+        &mut self,
+        mapping: &Bound<'_, PyMapping>,
+        place: &ArgumentPath<'_>,
+    ) -> PyResult<()> {
         self.json.push('{');
-        for (at, (key, object)) in pairs(mapping)?.iter().enumerate() {
+        for (at, (key, object)) in mapping_items(mapping)?.iter().enumerate() {
             if at > 0 {
                 self.json.push(',');
             }
             let name = name_of(key, place)?;
-            self.string(&name);
+            self.write_string(&name);
             self.json.push(':');
-            self.value(object, &ArgumentPath::Key(place, &name))?;
+            self.write_value(object, &ArgumentPath::Key(place, &name))?;
         }
         self.json.push('}');
         Ok(())
     }
 
-    fn array(&mut self, items: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
+    fn write_array(&mut self, items: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
         self.json.push('[');
         for (at, object) in items.try_iter()?.enumerate() {
             if at > 0 {
                 self.json.push(',');
             }
-            self.value(&object?, &ArgumentPath::Item(place, at))?;
+            self.write_value(&object?, &ArgumentPath::Item(place, at))?;
         }
         self.json.push(']');
         Ok(())

@@ -8,12 +8,12 @@ type Escape = (char, usize);
 
 /// What a text between two quotes says (`tests/python/test_decode_random.py`); none where an escape is wrong. Half of a surrogate pair is
 /// no character, so a result that held it could not be written.
-pub(super) fn unescaped(text: &str) -> Option<String> {
+pub(super) fn unescape_text(text: &str) -> Option<String> {
     let mut said = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| byte == b'\\') {
         let (plain, escaped) = rest.split_at_checked(at)?;
-        let (character, length) = escape(escaped.as_bytes().get(1..)?)?;
+        let (character, length) = decode_escape(escaped.as_bytes().get(1..)?)?;
         said.push_str(plain);
         said.push(character);
         rest = escaped.get(1 + length..)?;
@@ -22,7 +22,7 @@ pub(super) fn unescaped(text: &str) -> Option<String> {
     Some(said)
 }
 
-fn escape(bytes: &[u8]) -> Option<Escape> {
+fn decode_escape(bytes: &[u8]) -> Option<Escape> {
     let character = match bytes.first()? {
         same @ (b'"' | b'\\' | b'/') => char::from(*same),
         b'b' => '\u{8}',
@@ -54,7 +54,7 @@ fn code_unit(bytes: &[u8]) -> Option<u32> {
 }
 
 /// Returns how many bytes of a string come before the next quote, backslash or control character.
-pub(super) fn plain(bytes: &[u8]) -> usize {
+pub(super) fn plain_length(bytes: &[u8]) -> usize {
     let mut at = 0;
     // Strings are most of a response, so many bytes are compared at once.
     for block in bytes.chunks_exact(block::BYTES) {

@@ -75,7 +75,7 @@ impl Descriptor {
 }
 
 /// An instance with nothing in its slots.
-pub(super) fn allocate<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn allocate_instance<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the class is alive and has no variable part; a null pointer becomes the exception.
     unsafe {
         let raw = ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0);
@@ -86,9 +86,13 @@ pub(super) fn allocate<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, P
 /// Puts a value at a place of an instance, and drops what was there.
 ///
 /// # Safety
-/// The place is one of those that [`places`] gives for the instance's class.
+/// The place is one of those that [`slot_offsets`] gives for the instance's class.
 #[inline]
-pub(super) unsafe fn put(instance: &Bound<'_, PyAny>, place: usize, value: Bound<'_, PyAny>) {
+pub(super) unsafe fn write_slot(
+    instance: &Bound<'_, PyAny>,
+    place: usize,
+    value: Bound<'_, PyAny>,
+) {
     // SAFETY: there is an object's address, null or owned.
     unsafe {
         let slot = instance.as_ptr().byte_add(place).cast::<*mut ffi::PyObject>();
@@ -98,7 +102,7 @@ pub(super) unsafe fn put(instance: &Bound<'_, PyAny>, place: usize, value: Bound
 
 /// Where these slots lie in instances of the class, in bytes from the start; none if there is
 /// anything about them that is not as it always was.
-pub(super) fn places(
+pub(super) fn slot_offsets(
     class: &Bound<'_, PyType>,
     slots: &[Descriptor],
 ) -> PyResult<Option<Vec<usize>>> {
@@ -111,8 +115,8 @@ pub(super) fn places(
         }
     }
     let marks: Vec<_> = slots.iter().map(|_| PyList::empty(class.py()).into_any()).collect();
-    let Some(places) = find(class, slots, &marks)? else { return Ok(None) };
-    let agrees = agrees(class, slots, &marks, &places)?;
+    let Some(places) = find_offsets(class, slots, &marks)? else { return Ok(None) };
+    let agrees = verify_offsets(class, slots, &marks, &places)?;
     // All that was made is gone by now, so what is left is ours alone.
     // SAFETY: the marks are alive.
     let dropped = marks.iter().all(|mark| unsafe { ffi::Py_REFCNT(mark.as_ptr()) } == 1);
@@ -133,12 +137,12 @@ fn is_usual(class: &Bound<'_, PyType>) -> PyResult<bool> {
 }
 
 /// The word in which each slot has its mark, if that is one word for each.
-fn find(
+fn find_offsets(
     class: &Bound<'_, PyType>,
     slots: &[Descriptor],
     marks: &[Bound<'_, PyAny>],
 ) -> PyResult<Option<Vec<usize>>> {
-    let probe = allocate(class)?;
+    let probe = allocate_instance(class)?;
     for (slot, mark) in slots.iter().zip(marks) {
         slot.set(&probe, mark)?;
     }
@@ -155,18 +159,18 @@ fn find(
 }
 
 /// Whether what is put at the places, twice, is what the descriptors of another instance read.
-fn agrees(
+fn verify_offsets(
     class: &Bound<'_, PyType>,
     slots: &[Descriptor],
     marks: &[Bound<'_, PyAny>],
     places: &[usize],
 ) -> PyResult<bool> {
-    let other = allocate(class)?;
+    let other = allocate_instance(class)?;
     for turn in [1, 0] {
         for (at, place) in places.iter().enumerate() {
             let mark = marks[(at + turn) % marks.len()].clone();
             // SAFETY: the word in which the descriptor put an object, in an instance of this class.
-            unsafe { put(&other, *place, mark) };
+            unsafe { write_slot(&other, *place, mark) };
         }
     }
     for (slot, mark) in slots.iter().zip(marks) {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use super::escapes::{plain, unescaped};
+use super::escapes::{plain_length, unescape_text};
 use super::time_budget::TimeBudget;
 
 /// How far apart the places are that are looked at: a text that has no such place, or only one,
@@ -72,8 +72,8 @@ impl LongTexts {
     ) -> PyResult<bool> {
         loop {
             self.step = match std::mem::replace(&mut self.step, ScanStep::Done) {
-                ScanStep::Search { from, to } => search(body.as_bytes(), from, to),
-                ScanStep::Make(pieces) => self.make(py, body, pieces)?,
+                ScanStep::Search { from, to } => search_quote(body.as_bytes(), from, to),
+                ScanStep::Make(pieces) => self.make_piece(py, body, pieces)?,
                 ScanStep::Done => return Ok(true),
             };
             if !matches!(self.step, ScanStep::Done) && budget.is_late(0) {
@@ -83,7 +83,7 @@ impl LongTexts {
     }
 
     /// The text whose first quote is there, and the place behind its last one.
-    pub(super) fn find(&self, start: usize) -> Option<(&Py<PyString>, usize)> {
+    pub(super) fn find_text(&self, start: usize) -> Option<(&Py<PyString>, usize)> {
         if self.texts.is_empty() {
             return None;
         }
@@ -92,13 +92,18 @@ impl LongTexts {
     }
 
     /// Makes the next piece of a text, and after the last one the text.
-    fn make(&mut self, py: Python<'_>, body: &str, mut pieces: PartialText) -> PyResult<ScanStep> {
+    fn make_piece(
+        &mut self,
+        py: Python<'_>,
+        body: &str,
+        mut pieces: PartialText,
+    ) -> PyResult<ScanStep> {
         let Range { start, end } = pieces.span;
         if pieces.at < end {
-            let Some(piece) = piece(body, pieces.at, end) else {
+            let Some(piece) = next_piece(body, pieces.at, end) else {
                 return Ok(ScanStep::search_behind(end));
             };
-            let Some(text) = body.get(piece.clone()).and_then(said) else {
+            let Some(text) = body.get(piece.clone()).and_then(decode_piece) else {
                 return Ok(ScanStep::search_behind(end));
             };
             pieces.made.push(PyString::new(py, &text).unbind());
@@ -123,7 +128,7 @@ impl ScanStep {
 
 /// Looks a stride further for the first quote. Where it is more than a stride away, a long text ends
 /// there, or numbers do.
-fn search(body: &[u8], from: usize, to: usize) -> ScanStep {
+fn search_quote(body: &[u8], from: usize, to: usize) -> ScanStep {
     let Some(rest) = body.get(to..) else { return ScanStep::Done };
     let stretch = rest.get(..SEARCH_BYTES).unwrap_or(rest);
     let quote = stretch.iter().enumerate().position(|(at, byte)| is_quote(body, to + at, *byte));
@@ -161,7 +166,7 @@ fn is_behind_text(body: &[u8], at: usize) -> bool {
 }
 
 /// The next piece of a text with this end; none where no text may go on so.
-fn piece(body: &str, start: usize, end: usize) -> Option<Range<usize>> {
+fn next_piece(body: &str, start: usize, end: usize) -> Option<Range<usize>> {
     let bytes = body.as_bytes();
     let mut limit = end.min(start + PIECE_BYTES);
     while !body.is_char_boundary(limit) {
@@ -169,7 +174,7 @@ fn piece(body: &str, start: usize, end: usize) -> Option<Range<usize>> {
     }
     let mut at = start;
     loop {
-        at += plain(bytes.get(at..limit)?);
+        at += plain_length(bytes.get(at..limit)?);
         if at == limit {
             break;
         }
@@ -190,6 +195,6 @@ fn piece(body: &str, start: usize, end: usize) -> Option<Range<usize>> {
 }
 
 /// What a piece says.
-fn said(piece: &str) -> Option<Cow<'_, str>> {
-    if piece.contains('\\') { unescaped(piece).map(Cow::Owned) } else { Some(piece.into()) }
+fn decode_piece(piece: &str) -> Option<Cow<'_, str>> {
+    if piece.contains('\\') { unescape_text(piece).map(Cow::Owned) } else { Some(piece.into()) }
 }

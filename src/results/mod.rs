@@ -37,26 +37,26 @@ use super::table;
 use json::{JsonNumber, JsonReader};
 use page::PageTree;
 use plan::{FieldPlan, KindPlan, known_plan};
-use problem::{DecodeProblem, DecodeResult, brief};
+use problem::{DecodeProblem, DecodeResult, shorten_text};
 use recent::RecentTexts;
 use time_budget::TimeBudget;
 
 pub(super) use page::ResultPage;
-pub(super) use plan::{ClassPlan, plan};
+pub(super) use plan::{ClassPlan, plan_for_class};
 pub(super) use problem::DecodeError;
 pub(super) use slices::{BodyDecoder, DecodeTarget, MIN_SLICED_BYTES};
 
 /// A body that is one object.
-pub(super) fn one<'py>(
+pub(super) fn decode_object<'py>(
     py: Python<'py>,
     body: &[u8],
     plan: &ClassPlan,
 ) -> DecodeResult<Bound<'py, PyAny>> {
-    whole(py, &mut JsonReader::new(body)?, plan)
+    read_object(py, &mut JsonReader::new(body)?, plan)
 }
 
 /// A body that is a page of a list, whose items are in `field`.
-pub(super) fn page<'py>(
+pub(super) fn decode_page<'py>(
     py: Python<'py>,
     body: &[u8],
     field: &'static str,
@@ -65,63 +65,64 @@ pub(super) fn page<'py>(
     let mut json = JsonReader::new(body)?;
     let mut tree = PageTree::new(py, field.into(), Arc::clone(plan));
     let page = tree.advance(py, &mut json, &mut TimeBudget::unlimited())?;
-    json.finish()?;
-    page.ok_or_else(|| json.problem("an unexpected end").into())
+    json.expect_end()?;
+    page.ok_or_else(|| json.problem_here("an unexpected end").into())
 }
 
 /// A text that is one object.
-fn whole<'py>(
+fn read_object<'py>(
     py: Python<'py>,
     json: &mut JsonReader<'_>,
     plan: &ClassPlan,
 ) -> DecodeResult<Bound<'py, PyAny>> {
-    let record = record(py, json, plan, &mut RecentTexts::default())?;
-    json.finish()?;
+    let record = read_record(py, json, plan, &mut RecentTexts::default())?;
+    json.expect_end()?;
     Ok(record)
 }
 
-fn record<'py, 'j>(
+fn read_record<'py, 'j>(
     py: Python<'py>,
     json: &mut JsonReader<'j>,
     plan: &ClassPlan,
     recent: &mut RecentTexts<'py, 'j>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
-    let instance = plan.allocate(py)?;
+    let instance = plan.allocate_instance(py)?;
     let mut fields = RecordFields::default();
-    let mut unknown = recent.unknown(plan);
+    let mut unknown = recent.unknown_fields(plan);
     let mut expected = 0;
-    let mut more = json.begin(b'{', b'}', "a value that is not an object")?;
+    let mut more = json.begin_container(b'{', b'}', "a value that is not an object")?;
     while more {
-        let start = json.position();
+        let start = json.next_position();
         if !plan.is_next(json, expected) && recent.takes_same(&mut unknown, json) {
-            more = json.more(b'}')?;
+            more = json.take_separator(b'}')?;
             continue;
         }
-        match plan.find(json, expected)? {
+        match plan.find_field(json, expected)? {
             Ok(at) => {
                 expected = at + 1;
                 unknown.note_known();
                 let field = &plan.fields[at];
-                if let Some(value) = fields.read(py, json, (at, field), recent)? {
-                    field.slot.fill(&instance, value)?;
+                if let Some(value) = fields.read_field(py, json, (at, field), recent)? {
+                    field.slot.set_value(&instance, value)?;
                 }
             }
             Err(name) => {
-                let value = json.position();
-                json.skip().map_err(|problem| problem.within(name))?;
-                unknown.note(start, name, json.since(value));
+                let value = json.next_position();
+                json.skip_value().map_err(|problem| problem.within_field(name))?;
+                unknown.add_field(start, name, json.bytes_since(value));
             }
         }
-        more = json.more(b'}')?;
+        more = json.take_separator(b'}')?;
     }
-    fields.check(plan)?;
+    fields.check_fields(plan)?;
     for (at, field) in plan.fields.iter().enumerate() {
-        if !fields.has(at) {
-            field.slot.fill(&instance, py.None().into_bound(py))?;
+        if !fields.has_field(at) {
+            field.slot.set_value(&instance, py.None().into_bound(py))?;
         }
     }
-    plan.extra.fill(&instance, recent.extra(py, unknown, json))?;
-    plan.nulls.fill(&instance, fields.nulls.into_pyobject(py).map_err(PyErr::from)?.into_any())?;
+    plan.extra.set_value(&instance, recent.extra_content(py, unknown, json))?;
+    plan.nulls
+        .set_value(&instance, fields.nulls.into_pyobject(py).map_err(PyErr::from)?.into_any())?;
     Ok(instance)
 }
 
@@ -136,14 +137,14 @@ struct RecordFields {
 
 impl RecordFields {
     /// Takes the value of a field; none where it is of the wrong kind.
-    fn read<'py, 'j>(
+    fn read_field<'py, 'j>(
         &mut self,
         py: Python<'py>,
         json: &mut JsonReader<'j>,
         (at, field): (usize, &FieldPlan),
         recent: &mut RecentTexts<'py, 'j>,
     ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
-        let again = self.has(at);
+        let again = self.has_field(at);
         self.seen |= 1 << at;
         if again {
             self.nulls &= !(1 << at);
@@ -151,13 +152,13 @@ impl RecordFields {
         }
         if json.takes_null() {
             self.nulls |= 1 << at;
-            return Ok(Some(field.null(py)));
+            return Ok(Some(field.null_value(py)));
         }
-        let start = json.pause();
-        match content(py, json, field, recent) {
+        let start = json.resume_point();
+        match read_field_value(py, json, field, recent) {
             Ok(value) => Ok(Some(value)),
             Err(problem) => {
-                let problem = problem.within(field.name);
+                let problem = problem.within_field(field.name);
                 if json.skip_from(start).is_err() {
                     return Err(problem);
                 }
@@ -167,22 +168,22 @@ impl RecordFields {
         }
     }
 
-    fn has(&self, at: usize) -> bool {
+    fn has_field(&self, at: usize) -> bool {
         self.seen & 1 << at != 0
     }
 
     /// Makes sure that all fields have what they must have.
-    fn check(&mut self, plan: &ClassPlan) -> DecodeResult<()> {
+    fn check_fields(&mut self, plan: &ClassPlan) -> DecodeResult<()> {
         if !self.wrong.is_empty() {
             return Err(self.wrong.swap_remove(0).1);
         }
         let absent = plan.required & !self.seen;
         if absent != 0 {
-            return Err(DecodeProblem::of(plan.name_of(absent), "is missing").into());
+            return Err(DecodeProblem::for_field(plan.name_of(absent), "is missing").into());
         }
         let null = plan.valued & self.nulls;
         if null != 0 {
-            return Err(DecodeProblem::of(plan.name_of(null), "is null").into());
+            return Err(DecodeProblem::for_field(plan.name_of(null), "is null").into());
         }
         Ok(())
     }
@@ -191,7 +192,7 @@ impl RecordFields {
 impl FieldPlan {
     /// What null stands for: nothing, and in a list that is always there no items, which is how some
     /// servers write them.
-    fn null<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+    fn null_value<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self.kind {
             KindPlan::List(_) if self.required => PyList::empty(py).into_any(),
             KindPlan::Map(_) if self.required => PyDict::new(py).into_any(),
@@ -208,16 +209,16 @@ impl ClassPlan {
 
     /// Takes a key: the place of its field, or its name when no field has it. Servers keep the
     /// order of fields, so the expected one is tried first.
-    fn find<'j>(
+    fn find_field<'j>(
         &self,
         json: &mut JsonReader<'j>,
         expected: usize,
     ) -> DecodeResult<Result<usize, &'j str>> {
-        json.position();
-        if self.fields.get(expected).is_some_and(|field| json.takes(&field.key)) {
+        json.next_position();
+        if self.fields.get(expected).is_some_and(|field| json.takes_bytes(&field.key)) {
             return Ok(Ok(expected));
         }
-        let key = json.key()?;
+        let key = json.take_key()?;
         Ok(self.fields.iter().position(|field| field.name == key.name).ok_or(key.written))
     }
 
@@ -228,25 +229,25 @@ impl ClassPlan {
 }
 
 /// The value of a field, which is not null. Texts that came for the field before are not made anew.
-fn content<'py, 'j>(
+fn read_field_value<'py, 'j>(
     py: Python<'py>,
     json: &mut JsonReader<'j>,
     field: &FieldPlan,
     recent: &mut RecentTexts<'py, 'j>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
     if !matches!(field.kind, KindPlan::Text | KindPlan::Time) {
-        return value(py, json, &field.kind, recent);
+        return read_value(py, json, &field.kind, recent);
     }
-    if let Some(text) = recent.take(field.number, json) {
+    if let Some(text) = recent.take_text(field.number, json) {
         return Ok(text);
     }
-    let start = json.position();
-    let text = value(py, json, &field.kind, recent)?;
-    recent.keep(field.number, json.since(start), &text);
+    let start = json.next_position();
+    let text = read_value(py, json, &field.kind, recent)?;
+    recent.remember_text(field.number, json.bytes_since(start), &text);
     Ok(text)
 }
 
-fn value<'py, 'j>(
+fn read_value<'py, 'j>(
     py: Python<'py>,
     json: &mut JsonReader<'j>,
     kind: &KindPlan,
@@ -255,31 +256,38 @@ fn value<'py, 'j>(
     Ok(match kind {
         KindPlan::Text => json.py_string(py)?.into_any(),
         KindPlan::Time => checked_text(py, json, |text| {
-            let wrong = |why| format!("{:?} is not an RFC 3339 timestamp: {why}", brief(text));
+            let wrong =
+                |why| format!("{:?} is not an RFC 3339 timestamp: {why}", shorten_text(text));
             texts::check_time(text).map_err(wrong)
         })?,
         KindPlan::Bytes => checked_text(py, json, |text| {
             texts::is_base64(text).then_some(()).ok_or_else(|| "no base64".to_owned())
         })?,
-        KindPlan::Bool if json.takes(b"true") => PyBool::new(py, true).to_owned().into_any(),
-        KindPlan::Bool if json.takes(b"false") => PyBool::new(py, false).to_owned().into_any(),
-        KindPlan::Bool => return Err(json.problem("a value that is not a boolean").into()),
+        KindPlan::Bool if json.takes_bytes(b"true") => PyBool::new(py, true).to_owned().into_any(),
+        KindPlan::Bool if json.takes_bytes(b"false") => {
+            PyBool::new(py, false).to_owned().into_any()
+        }
+        KindPlan::Bool => return Err(json.problem_here("a value that is not a boolean").into()),
         KindPlan::Integer => {
-            let start = json.position();
-            match json.number()? {
-                JsonNumber::Integer(text) => tree::integer(py, text, start)?,
+            let start = json.next_position();
+            match json.take_number()? {
+                JsonNumber::Integer(text) => tree::parse_integer(py, text, start)?,
                 JsonNumber::Float(_) => {
-                    return Err(DecodeProblem::at("a value that is not an integer", start).into());
+                    return Err(DecodeProblem::at_position(
+                        "a value that is not an integer",
+                        start,
+                    )
+                    .into());
                 }
             }
         }
-        KindPlan::Number => tree::number(py, json)?,
-        KindPlan::Json => tree::value(py, json)?,
-        KindPlan::Object if json.peek()? == b'{' => tree::value(py, json)?,
-        KindPlan::Object => return Err(json.problem("a value that is not an object").into()),
-        KindPlan::List(item) => list(py, json, item, recent)?,
-        KindPlan::Map(item) => map(py, json, item, recent)?,
-        KindPlan::Record(plan) => record(py, json, plan, recent)?,
+        KindPlan::Number => tree::read_number(py, json)?,
+        KindPlan::Json => tree::read_value(py, json)?,
+        KindPlan::Object if json.peek_byte()? == b'{' => tree::read_value(py, json)?,
+        KindPlan::Object => return Err(json.problem_here("a value that is not an object").into()),
+        KindPlan::List(item) => read_list(py, json, item, recent)?,
+        KindPlan::Map(item) => read_map(py, json, item, recent)?,
+        KindPlan::Record(plan) => read_record(py, json, plan, recent)?,
     })
 }
 
@@ -289,47 +297,48 @@ fn checked_text<'py>(
     json: &mut JsonReader<'_>,
     check: impl FnOnce(&str) -> Result<(), String>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
-    let start = json.position();
+    let start = json.next_position();
     let text = json.py_string(py)?;
-    check(text.to_str()?).map_err(|problem| DecodeProblem::at(problem, start))?;
+    check(text.to_str()?).map_err(|problem| DecodeProblem::at_position(problem, start))?;
     Ok(text.into_any())
 }
 
-fn list<'py, 'j>(
+fn read_list<'py, 'j>(
     py: Python<'py>,
     json: &mut JsonReader<'j>,
     item: &KindPlan,
     recent: &mut RecentTexts<'py, 'j>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
     let list = PyList::empty(py);
-    let mut more = json.begin(b'[', b']', "a value that is not an array")?;
+    let mut more = json.begin_container(b'[', b']', "a value that is not an array")?;
     while more {
-        let value =
-            nullable(py, json, item, recent).map_err(|problem| problem.within_item(list.len()))?;
+        let value = read_nullable(py, json, item, recent)
+            .map_err(|problem| problem.within_item(list.len()))?;
         list.append(value)?;
-        more = json.more(b']')?;
+        more = json.take_separator(b']')?;
     }
     Ok(list.into_any())
 }
 
-fn map<'py, 'j>(
+fn read_map<'py, 'j>(
     py: Python<'py>,
     json: &mut JsonReader<'j>,
     item: &KindPlan,
     recent: &mut RecentTexts<'py, 'j>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
     let map = PyDict::new(py);
-    let mut more = json.begin(b'{', b'}', "a value that is not an object")?;
+    let mut more = json.begin_container(b'{', b'}', "a value that is not an object")?;
     while more {
-        let name = json.key()?.name;
-        let value = nullable(py, json, item, recent).map_err(|problem| problem.within(&name))?;
+        let name = json.take_key()?.name;
+        let value =
+            read_nullable(py, json, item, recent).map_err(|problem| problem.within_field(&name))?;
         map.set_item(name, value)?;
-        more = json.more(b'}')?;
+        more = json.take_separator(b'}')?;
     }
     Ok(map.into_any())
 }
 
-fn nullable<'py, 'j>(
+fn read_nullable<'py, 'j>(
     py: Python<'py>,
     json: &mut JsonReader<'j>,
     kind: &KindPlan,
@@ -338,14 +347,14 @@ fn nullable<'py, 'j>(
     if json.takes_null() {
         return Ok(py.None().into_bound(py));
     }
-    value(py, json, kind, recent)
+    read_value(py, json, kind, recent)
 }
 
 /// Any JSON as plain Python values.
-pub(super) fn free<'py>(py: Python<'py>, json: &[u8]) -> DecodeResult<Bound<'py, PyAny>> {
+pub(super) fn decode_any<'py>(py: Python<'py>, json: &[u8]) -> DecodeResult<Bound<'py, PyAny>> {
     let mut json = JsonReader::new(json)?;
-    let value = tree::value(py, &mut json)?;
-    json.finish()?;
+    let value = tree::read_value(py, &mut json)?;
+    json.expect_end()?;
     Ok(value)
 }
 
@@ -355,20 +364,20 @@ pub(super) fn parse<'py>(py: Python<'py>, json: &[u8]) -> PyResult<Bound<'py, Py
     if json.is_empty() {
         return Ok(PyDict::new(py).into_any());
     }
-    free(py, json).map_err(into_value_error)
+    decode_any(py, json).map_err(into_value_error)
 }
 
 /// JSON text as an instance of a class of the wire.
 #[pyfunction]
 pub(super) fn decode<'py>(class: &Bound<'py, PyAny>, json: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    one(class.py(), json, &*plan_of(class)?).map_err(into_value_error)
+    decode_object(class.py(), json, &*plan_of(class)?).map_err(into_value_error)
 }
 
 /// Where in the instances of a class of the wire the decoder puts each field, in bytes from the
 /// start; None for those that it gives to their descriptors.
 #[pyfunction]
 pub(super) fn slots(class: &Bound<'_, PyAny>) -> PyResult<Vec<(&'static str, Option<usize>)>> {
-    Ok(plan_of(class)?.places())
+    Ok(plan_of(class)?.field_offsets())
 }
 
 /// The plan for a class of the wire, which its name and its module tell.
@@ -378,7 +387,7 @@ fn plan_of(class: &Bound<'_, PyAny>) -> PyResult<Arc<ClassPlan>> {
     }
     let name: String = class.getattr("__name__")?.extract()?;
     let module: String = class.getattr("__module__")?.extract()?;
-    plan(table::find_shape(&name, &module)?, class)
+    plan_for_class(table::find_shape(&name, &module)?, class)
 }
 
 fn into_value_error(problem: DecodeError) -> PyErr {

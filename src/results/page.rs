@@ -10,8 +10,8 @@ use pyo3::{PyTraverseError, PyVisit};
 use super::json::JsonReader;
 use super::plan::ClassPlan;
 use super::problem::{DecodeProblem, DecodeResult};
+use super::read_record;
 use super::recent::RecentTexts;
-use super::record;
 use super::time_budget::TimeBudget;
 
 /// A page: its items, its own address and that of the next page.
@@ -52,46 +52,52 @@ impl PageTree {
     ) -> DecodeResult<Option<ResultPage<'py>>> {
         loop {
             let more = match self.step {
-                PageStep::Start => json.begin(b'{', b'}', "a value that is not an object")?,
+                PageStep::Start => {
+                    json.begin_container(b'{', b'}', "a value that is not an object")?
+                }
                 PageStep::Member => {
-                    if self.member(py, json)? {
+                    if self.read_member(py, json)? {
                         self.step = PageStep::Item;
                         continue;
                     }
-                    json.more(b'}')?
+                    json.take_separator(b'}')?
                 }
                 PageStep::Item => {
-                    if !self.items(py, json, budget)? {
+                    if !self.read_items(py, json, budget)? {
                         return Ok(None);
                     }
-                    json.more(b'}')?
+                    json.take_separator(b'}')?
                 }
             };
             self.step = PageStep::Member;
             if !more {
-                return self.complete(py).map(Some);
+                return self.finish_page(py).map(Some);
             }
         }
     }
 
     /// Takes a member; true where items follow.
-    fn member(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<bool> {
-        let key = json.key()?.name;
+    fn read_member(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<bool> {
+        let key = json.take_key()?.name;
         match &*key {
-            "uri" => self.uri = text(json).map_err(|problem| problem.within("uri"))?,
+            "uri" => {
+                self.uri =
+                    read_optional_text(json).map_err(|problem| problem.within_field("uri"))?
+            }
             "next_page_uri" => {
-                let address = text(json).map_err(|problem| problem.within("next_page_uri"))?;
+                let address = read_optional_text(json)
+                    .map_err(|problem| problem.within_field("next_page_uri"))?;
                 // Some servers write an empty text at the end of a list.
                 self.next_page_uri = address.filter(|address| !address.is_empty());
             }
-            name if name == self.field => return self.begin(py, json),
-            name => json.skip().map_err(|problem| problem.within(name))?,
+            name if name == self.field => return self.begin_list(py, json),
+            name => json.skip_value().map_err(|problem| problem.within_field(name))?,
         }
         Ok(false)
     }
 
     /// Begins the list; what an earlier field of that name held does not count.
-    fn begin(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<bool> {
+    fn begin_list(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<bool> {
         if self.is_list {
             self.items = PyList::empty(py).unbind();
         }
@@ -101,12 +107,12 @@ impl PageTree {
             return Ok(false);
         }
         Ok(json
-            .begin(b'[', b']', "a value that is not an array")
-            .map_err(|problem| problem.within(&self.field))?)
+            .begin_container(b'[', b']', "a value that is not an array")
+            .map_err(|problem| problem.within_field(&self.field))?)
     }
 
     /// Reads items; true at the end of the list, false when it is time to stop.
-    fn items(
+    fn read_items(
         &mut self,
         py: Python<'_>,
         json: &mut JsonReader<'_>,
@@ -115,10 +121,10 @@ impl PageTree {
         let items = self.items.bind(py);
         let mut recent = RecentTexts::default();
         loop {
-            let item = record(py, json, &self.plan, &mut recent)
-                .map_err(|problem| problem.within_item(items.len()).within(&self.field))?;
+            let item = read_record(py, json, &self.plan, &mut recent)
+                .map_err(|problem| problem.within_item(items.len()).within_field(&self.field))?;
             items.append(item)?;
-            if !json.more(b']')? {
+            if !json.take_separator(b']')? {
                 return Ok(true);
             }
             if budget.is_over(json.read_bytes()) {
@@ -127,9 +133,9 @@ impl PageTree {
         }
     }
 
-    fn complete<'py>(&mut self, py: Python<'py>) -> DecodeResult<ResultPage<'py>> {
+    fn finish_page<'py>(&mut self, py: Python<'py>) -> DecodeResult<ResultPage<'py>> {
         if !self.is_list {
-            return Err(DecodeProblem::of(&self.field, "is missing").into());
+            return Err(DecodeProblem::for_field(&self.field, "is missing").into());
         }
         Ok((self.items.bind(py).clone(), self.uri.take(), self.next_page_uri.take()))
     }
@@ -140,6 +146,6 @@ impl PageTree {
     }
 }
 
-fn text(json: &mut JsonReader<'_>) -> Result<Option<String>, DecodeProblem> {
-    if json.takes_null() { Ok(None) } else { Ok(Some(json.string()?.into_owned())) }
+fn read_optional_text(json: &mut JsonReader<'_>) -> Result<Option<String>, DecodeProblem> {
+    if json.takes_null() { Ok(None) } else { Ok(Some(json.take_string()?.into_owned())) }
 }

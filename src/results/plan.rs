@@ -60,23 +60,26 @@ pub(super) enum FieldSlot {
 }
 
 /// The plan for the instances of `class` that stand for `shape`; made once per process.
-pub(crate) fn plan(shape: &'static Shape, class: &Bound<'_, PyAny>) -> PyResult<Arc<ClassPlan>> {
+pub(crate) fn plan_for_class(
+    shape: &'static Shape,
+    class: &Bound<'_, PyAny>,
+) -> PyResult<Arc<ClassPlan>> {
     if let Some(plan) = known_plan(class) {
         return Ok(plan);
     }
     // Made without the lock: this calls Python, which may call us.
     let plan = Arc::new(ClassPlan::new(shape, class.cast::<PyType>().map_err(PyErr::from)?)?);
     let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Arc::clone(plans.get_or_insert_default().entry(address(class)).or_insert(plan)))
+    Ok(Arc::clone(plans.get_or_insert_default().entry(class_address(class)).or_insert(plan)))
 }
 
 /// The plan that was made for `class`.
 pub(super) fn known_plan(class: &Bound<'_, PyAny>) -> Option<Arc<ClassPlan>> {
     let plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
-    plans.as_ref()?.get(&address(class)).cloned()
+    plans.as_ref()?.get(&class_address(class)).cloned()
 }
 
-fn address(class: &Bound<'_, PyAny>) -> usize {
+fn class_address(class: &Bound<'_, PyAny>) -> usize {
     class.as_ptr() as usize
 }
 
@@ -90,7 +93,7 @@ impl ClassPlan {
                 key: format!("\"{}\":", field.name).into_bytes(),
                 kind: KindPlan::new(&field.kind, class)?,
                 required: field.required,
-                slot: slots.take()?,
+                slot: slots.take_slot()?,
                 number: NUMBER.fetch_add(1, Ordering::Relaxed),
             })
         };
@@ -98,22 +101,22 @@ impl ClassPlan {
         if fields.len() > u64::BITS as usize {
             return Err(PyTypeError::new_err(format!("{} has more than 64 fields", shape.name)));
         }
-        let required = bits(&fields, |field| field.required);
-        let valued = bits(&fields, |field| {
+        let required = field_bits(&fields, |field| field.required);
+        let valued = field_bits(&fields, |field| {
             field.required && !matches!(field.kind, KindPlan::List(_) | KindPlan::Map(_))
         });
         let class = class.clone().unbind();
-        let (extra, nulls) = (slots.take()?, slots.take()?);
+        let (extra, nulls) = (slots.take_slot()?, slots.take_slot()?);
         Ok(Self { class, fields, required, valued, extra, nulls })
     }
 
     /// An instance with nothing in its slots.
-    pub(super) fn allocate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        layout::allocate(self.class.bind(py))
+    pub(super) fn allocate_instance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        layout::allocate_instance(self.class.bind(py))
     }
 
     /// Where in an instance each field is put; `None` for those that their descriptors put there.
-    pub(super) fn places(&self) -> Vec<(&'static str, Option<usize>)> {
+    pub(super) fn field_offsets(&self) -> Vec<(&'static str, Option<usize>)> {
         let place = |slot: &FieldSlot| match slot {
             FieldSlot::At(place) => Some(*place),
             FieldSlot::Behind(_) => None,
@@ -123,7 +126,7 @@ impl ClassPlan {
 }
 
 /// A bit for each field that is like that.
-fn bits(fields: &[FieldPlan], is: impl Fn(&FieldPlan) -> bool) -> u64 {
+fn field_bits(fields: &[FieldPlan], is: impl Fn(&FieldPlan) -> bool) -> u64 {
     fields.iter().enumerate().fold(0, |bits, (at, field)| bits | u64::from(is(field)) << at)
 }
 
@@ -143,7 +146,7 @@ impl KindPlan {
             Kind::Map(item) => Self::Map(Box::new(Self::new(item, around)?)),
             Kind::Record(shape) => {
                 let module = around.py().import(around.module()?)?;
-                Self::Record(plan(shape, &module.getattr(shape.name)?)?)
+                Self::Record(plan_for_class(shape, &module.getattr(shape.name)?)?)
             }
         })
     }
@@ -159,21 +162,21 @@ impl FieldSlots {
         let descriptors = names
             .map(|name| Descriptor::new(&slots.get_item(name)?))
             .collect::<PyResult<Vec<_>>>()?;
-        let slots: Vec<FieldSlot> = match layout::places(class, &descriptors)? {
+        let slots: Vec<FieldSlot> = match layout::slot_offsets(class, &descriptors)? {
             Some(places) => places.into_iter().map(FieldSlot::At).collect(),
             None => descriptors.into_iter().map(FieldSlot::Behind).collect(),
         };
         Ok(Self(slots.into_iter()))
     }
 
-    fn take(&mut self) -> PyResult<FieldSlot> {
+    fn take_slot(&mut self) -> PyResult<FieldSlot> {
         self.0.next().ok_or_else(|| PyTypeError::new_err("a field without a slot"))
     }
 }
 
 impl FieldSlot {
     /// Puts a value into a slot, past the `__setattr__` of frozen classes.
-    pub(super) fn fill(
+    pub(super) fn set_value(
         &self,
         instance: &Bound<'_, PyAny>,
         value: Bound<'_, PyAny>,
@@ -182,7 +185,7 @@ impl FieldSlot {
             Self::At(place) => {
                 // SAFETY: `layout::places` found a reference there, null or owned, in instances of
                 // this class, and the instance is one.
-                unsafe { layout::put(instance, *place, value) };
+                unsafe { layout::write_slot(instance, *place, value) };
                 Ok(())
             }
             Self::Behind(descriptor) => descriptor.set(instance, &value),

@@ -29,27 +29,27 @@ pub(super) type JsonResult<T> = Result<T, DecodeProblem>;
 pub(super) type DecodeResult<T> = Result<T, DecodeError>;
 
 impl DecodeProblem {
-    pub(super) fn at(what: impl Into<Cow<'static, str>>, at: usize) -> Self {
+    pub(super) fn at_position(what: impl Into<Cow<'static, str>>, at: usize) -> Self {
         Self(Box::new(Details { place: String::new(), what: what.into(), at: Some(at) }))
     }
 
     /// A problem with a field as a whole, such as that it is absent.
-    pub(super) fn of(name: &str, what: &'static str) -> Self {
+    pub(super) fn for_field(name: &str, what: &'static str) -> Self {
         let details = Details { place: String::new(), what: what.into(), at: None };
-        Self(Box::new(details)).within(name)
+        Self(Box::new(details)).within_field(name)
     }
 
     /// The same problem inside of a field.
-    pub(super) fn within(mut self, name: &str) -> Self {
+    pub(super) fn within_field(mut self, name: &str) -> Self {
         let place = &mut self.0.place;
         let separator = if place.is_empty() || place.starts_with('[') { "" } else { "." };
-        *place = format!("{}{separator}{place}", brief(name));
+        *place = format!("{}{separator}{place}", shorten_text(name));
         self
     }
 
     /// The same problem inside of an item of a list.
     pub(super) fn within_item(self, at: usize) -> Self {
-        self.within(&format!("[{at}]"))
+        self.within_field(&format!("[{at}]"))
     }
 }
 
@@ -66,9 +66,9 @@ impl fmt::Display for DecodeProblem {
 
 impl DecodeError {
     /// The same problem inside of a field, unless it is Python's own.
-    pub(super) fn within(self, name: &str) -> Self {
+    pub(super) fn within_field(self, name: &str) -> Self {
         match self {
-            Self::Json(problem) => Self::Json(problem.within(name)),
+            Self::Json(problem) => Self::Json(problem.within_field(name)),
             python => python,
         }
     }
@@ -95,7 +95,7 @@ impl From<DecodeProblem> for DecodeError {
 }
 
 /// The start of a text.
-pub(super) fn brief(text: &str) -> Cow<'_, str> {
+pub(super) fn shorten_text(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),

@@ -59,23 +59,28 @@ impl Default for RecentTexts<'_, '_> {
 
 impl<'py, 'j> RecentTexts<'py, 'j> {
     /// Takes the text of a field if it is written as the last one was.
-    pub(super) fn take(
+    pub(super) fn take_text(
         &self,
         field: usize,
         json: &mut JsonReader<'j>,
     ) -> Option<Bound<'py, PyAny>> {
         let seen =
             self.texts[field % MAX_TRACKED_FIELDS].as_ref().filter(|seen| seen.field == field)?;
-        json.takes(seen.written).then(|| seen.text.clone())
+        json.takes_bytes(seen.written).then(|| seen.text.clone())
     }
 
-    pub(super) fn keep(&mut self, field: usize, written: &'j [u8], text: &Bound<'py, PyAny>) {
+    pub(super) fn remember_text(
+        &mut self,
+        field: usize,
+        written: &'j [u8],
+        text: &Bound<'py, PyAny>,
+    ) {
         self.texts[field % MAX_TRACKED_FIELDS] =
             Some(RecentText { field, written, text: text.clone() });
     }
 
     /// Room for the unknown fields of a record.
-    pub(super) fn unknown(&mut self, plan: &ClassPlan) -> UnknownFields<'py> {
+    pub(super) fn unknown_fields(&mut self, plan: &ClassPlan) -> UnknownFields<'py> {
         let text = std::mem::take(&mut self.room);
         UnknownFields { class: plan.class.as_ptr(), text, tail: None, same: None }
     }
@@ -94,11 +99,11 @@ impl<'py, 'j> RecentTexts<'py, 'j> {
             return false;
         };
         unknown.same = Some(last.extra.clone());
-        json.takes(fields)
+        json.takes_bytes(fields)
     }
 
     /// Returns the content of a record's slot `extra`: its unknown fields. `json` is at the end of the record.
-    pub(super) fn extra(
+    pub(super) fn extra_content(
         &mut self,
         py: Python<'py>,
         unknown: UnknownFields<'py>,
@@ -121,7 +126,7 @@ impl<'py, 'j> RecentTexts<'py, 'j> {
         let extra = self.extra.insert(extra).clone().into_any();
         if let Some(start) = tail {
             self.tail =
-                Some(UnknownTail { class, written: json.since(start), extra: extra.clone() });
+                Some(UnknownTail { class, written: json.bytes_since(start), extra: extra.clone() });
         }
         extra
     }
@@ -129,7 +134,7 @@ impl<'py, 'j> RecentTexts<'py, 'j> {
 
 impl UnknownFields<'_> {
     /// Notes a field that starts there: its name and its value as they were written.
-    pub(super) fn note(&mut self, start: usize, name: &str, value: &[u8]) {
+    pub(super) fn add_field(&mut self, start: usize, name: &str, value: &[u8]) {
         if self.text.is_empty() {
             self.tail = Some(start);
         }

@@ -17,7 +17,7 @@ use super::plan::ClassPlan;
 use super::problem::{DecodeError, DecodeResult, JsonResult};
 use super::time_budget::TimeBudget;
 use super::tree::JsonTree;
-use super::{into_value_error, plan_of, whole};
+use super::{into_value_error, plan_of, read_object};
 
 /// From this size on a body is worth more than one slice: below it, all of it takes about as long.
 pub(crate) const MIN_SLICED_BYTES: usize = 256 << 10;
@@ -127,14 +127,14 @@ impl BodyDecoder {
         py: Python<'py>,
         duration: Duration,
     ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
-        let advanced = self.slice(py, &mut TimeBudget::within(duration));
+        let advanced = self.decode_slice(py, &mut TimeBudget::for_duration(duration));
         if !matches!(advanced, Ok(None)) {
             self.state = DecoderState::Done;
         }
         advanced
     }
 
-    fn slice<'py>(
+    fn decode_slice<'py>(
         &mut self,
         py: Python<'py>,
         budget: &mut TimeBudget,
@@ -148,20 +148,20 @@ impl BodyDecoder {
         if !self.long_texts.advance(py, text, budget)? {
             return Ok(None);
         }
-        let mut json = JsonReader::resume(text, self.pause, &self.long_texts);
+        let mut json = JsonReader::resume_at(text, self.pause, &self.long_texts);
         let result = match &mut self.state {
-            DecoderState::One(plan) => Some(whole(py, &mut json, plan)?),
+            DecoderState::One(plan) => Some(read_object(py, &mut json, plan)?),
             DecoderState::Page(page) => match page.advance(py, &mut json, budget)? {
                 Some(page) => Some(page.into_pyobject(py)?.into_any()),
                 None => None,
             },
             DecoderState::Free(tree) => tree.advance(py, &mut json, budget)?,
-            DecoderState::Done => return Err(finished()),
+            DecoderState::Done => return Err(finished_error()),
         };
         if result.is_some() {
-            json.finish()?;
+            json.expect_end()?;
         }
-        self.pause = json.pause();
+        self.pause = json.resume_point();
         Ok(result)
     }
 
@@ -195,7 +195,7 @@ impl BodyDecoder {
     }
 }
 
-fn finished() -> DecodeError {
+fn finished_error() -> DecodeError {
     PyRuntimeError::new_err("the body was decoded already").into()
 }
 

@@ -22,7 +22,7 @@ pub(super) fn check_time(text: &str) -> Result<(), &'static str> {
     if hour > 23 || minute > 59 || second > 60 {
         return Err("there is no such time of day");
     }
-    let offset = offset(after_fraction(&bytes[19..])?)?;
+    let offset = parse_offset(after_fraction(&bytes[19..])?)?;
     let minutes = i64::from(hour * 60 + minute);
     check_range(date, (minutes, minutes - offset), second == 60)
 }
@@ -48,7 +48,7 @@ fn after_fraction(rest: &[u8]) -> Result<&[u8], &'static str> {
 }
 
 /// Minutes to the east of UTC.
-fn offset(zone: &[u8]) -> Result<i64, &'static str> {
+fn parse_offset(zone: &[u8]) -> Result<i64, &'static str> {
     let number = |tens: u8, ones: u8| i64::from(tens) * 10 + i64::from(ones) - 11 * 48;
     match zone {
         b"Z" | b"z" => Ok(0),

@@ -19,7 +19,7 @@ impl TimeBudget {
     }
 
     /// A slice that takes about that long.
-    pub(super) fn within(duration: Duration) -> Self {
+    pub(super) fn for_duration(duration: Duration) -> Self {
         Self { until: 0, end: Instant::now().checked_add(duration) }
     }
 

@@ -33,32 +33,32 @@ enum OpenContainer {
 struct KeyCache(Vec<Option<(Box<str>, Py<PyString>)>>);
 
 /// Reads a value to its end.
-pub(super) fn value<'py>(
+pub(super) fn read_value<'py>(
     py: Python<'py>,
     json: &mut JsonReader<'_>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
     // A number or a text needs no stack.
-    if let Some(simple) = simple(py, json)? {
+    if let Some(simple) = read_scalar(py, json)? {
         return Ok(simple);
     }
     let value = JsonTree::default().advance(py, json, &mut TimeBudget::unlimited())?;
-    value.ok_or_else(|| json.problem("an unexpected end").into())
+    value.ok_or_else(|| json.problem_here("an unexpected end").into())
 }
 
 /// A number as int or float, whichever it was written as.
-pub(super) fn number<'py>(
+pub(super) fn read_number<'py>(
     py: Python<'py>,
     json: &mut JsonReader<'_>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
-    let start = json.position();
-    match json.number()? {
+    let start = json.next_position();
+    match json.take_number()? {
         JsonNumber::Float(number) => Ok(number.into_bound_py_any(py)?),
-        JsonNumber::Integer(text) => integer(py, text, start),
+        JsonNumber::Integer(text) => parse_integer(py, text, start),
     }
 }
 
 /// An integer of any size.
-pub(super) fn integer<'py>(
+pub(super) fn parse_integer<'py>(
     py: Python<'py>,
     text: &str,
     start: usize,
@@ -69,7 +69,7 @@ pub(super) fn integer<'py>(
     // Python may have been told to read fewer digits than it does by itself.
     py.get_type::<PyInt>()
         .call1((text,))
-        .map_err(|_| DecodeProblem::at("an integer of too many digits", start).into())
+        .map_err(|_| DecodeProblem::at_position("an integer of too many digits", start).into())
 }
 
 impl JsonTree {
@@ -80,19 +80,19 @@ impl JsonTree {
         json: &mut JsonReader<'_>,
         budget: &mut TimeBudget,
     ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
-        let read = self.read(py, json, budget);
-        read.map_err(|problem| self.place(py, problem))
+        let read = self.read_until_complete(py, json, budget);
+        read.map_err(|problem| self.locate_problem(py, problem))
     }
 
-    fn read<'py>(
+    fn read_until_complete<'py>(
         &mut self,
         py: Python<'py>,
         json: &mut JsonReader<'_>,
         budget: &mut TimeBudget,
     ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
         loop {
-            if let Some(value) = self.begin(py, json)?
-                && let Some(whole) = self.add(json, value)?
+            if let Some(value) = self.begin_value(py, json)?
+                && let Some(whole) = self.add_value(json, value)?
             {
                 return Ok(Some(whole));
             }
@@ -103,33 +103,33 @@ impl JsonTree {
     }
 
     /// A value, unless it is an array or an object that holds something: that one is open now.
-    fn begin<'py>(
+    fn begin_value<'py>(
         &mut self,
         py: Python<'py>,
         json: &mut JsonReader<'_>,
     ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
-        if let Some(simple) = simple(py, json)? {
+        if let Some(simple) = read_scalar(py, json)? {
             return Ok(Some(simple));
         }
-        if json.peek()? == b'[' {
+        if json.peek_byte()? == b'[' {
             let list = PyList::empty(py);
-            if !json.begin(b'[', b']', "a value that is not an array")? {
+            if !json.begin_container(b'[', b']', "a value that is not an array")? {
                 return Ok(Some(list.into_any()));
             }
             self.open.push(OpenContainer::List(list.unbind()));
             return Ok(None);
         }
         let dict = PyDict::new(py);
-        if !json.begin(b'{', b'}', "a missing value")? {
+        if !json.begin_container(b'{', b'}', "a missing value")? {
             return Ok(Some(dict.into_any()));
         }
-        let key = self.keys.read(py, json)?;
+        let key = self.keys.read_key(py, json)?;
         self.open.push(OpenContainer::Dict(dict.unbind(), key));
         Ok(None)
     }
 
     /// Puts a value where it belongs, and what it completes; gives the whole when nothing is open.
-    fn add<'py>(
+    fn add_value<'py>(
         &mut self,
         json: &mut JsonReader<'_>,
         mut value: Bound<'py, PyAny>,
@@ -139,14 +139,14 @@ impl JsonTree {
             match open {
                 OpenContainer::List(list) => {
                     list.bind(py).append(value)?;
-                    if json.more(b']')? {
+                    if json.take_separator(b']')? {
                         return Ok(None);
                     }
                 }
                 OpenContainer::Dict(dict, key) => {
                     dict.bind(py).set_item(&*key, value)?;
-                    if json.more(b'}')? {
-                        *key = self.keys.read(py, json)?;
+                    if json.take_separator(b'}')? {
+                        *key = self.keys.read_key(py, json)?;
                         return Ok(None);
                     }
                 }
@@ -161,10 +161,10 @@ impl JsonTree {
     }
 
     /// Where in the value a problem is.
-    fn place(&self, py: Python<'_>, problem: DecodeError) -> DecodeError {
+    fn locate_problem(&self, py: Python<'_>, problem: DecodeError) -> DecodeError {
         self.open.iter().rev().fold(problem, |problem, open| match open {
             OpenContainer::List(list) => problem.within_item(list.bind(py).len()),
-            OpenContainer::Dict(_, key) => problem.within(&key.bind(py).to_string_lossy()),
+            OpenContainer::Dict(_, key) => problem.within_field(&key.bind(py).to_string_lossy()),
         })
     }
 
@@ -179,8 +179,12 @@ impl JsonTree {
 
 impl KeyCache {
     /// Takes a key and its colon.
-    fn read(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<Py<PyString>> {
-        let key = json.key()?;
+    fn read_key(
+        &mut self,
+        py: Python<'_>,
+        json: &mut JsonReader<'_>,
+    ) -> DecodeResult<Py<PyString>> {
+        let key = json.take_key()?;
         let name = &*key.name;
         if self.0.is_empty() {
             self.0.resize_with(MAX_CACHED_KEYS, || None);
@@ -198,16 +202,16 @@ impl KeyCache {
 }
 
 /// A value that holds no other.
-fn simple<'py>(
+fn read_scalar<'py>(
     py: Python<'py>,
     json: &mut JsonReader<'_>,
 ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
-    Ok(match json.peek()? {
+    Ok(match json.peek_byte()? {
         b'"' => Some(json.py_string(py)?.into_any()),
-        b'-' | b'0'..=b'9' => Some(number(py, json)?),
-        b't' if json.takes(b"true") => Some(true.into_bound_py_any(py)?),
-        b'f' if json.takes(b"false") => Some(false.into_bound_py_any(py)?),
-        b'n' if json.takes(b"null") => Some(py.None().into_bound(py)),
+        b'-' | b'0'..=b'9' => Some(read_number(py, json)?),
+        b't' if json.takes_bytes(b"true") => Some(true.into_bound_py_any(py)?),
+        b'f' if json.takes_bytes(b"false") => Some(false.into_bound_py_any(py)?),
+        b'n' if json.takes_bytes(b"null") => Some(py.None().into_bound(py)),
         _ => None,
     })
 }

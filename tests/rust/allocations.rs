@@ -265,9 +265,9 @@ fn a_call_of_the_blocking_client() {
     };
     let client = Client::new(options).unwrap();
     let get = || {
-        let call = api::encode(&Get { id: "ak_x".to_owned() }).unwrap();
+        let call = api::encode_operation(&Get { id: "ak_x".to_owned() }).unwrap();
         let response = client.send_blocking(call, None, || false).unwrap().unwrap();
-        let key: ApiKey = response.accept().unwrap().decode().unwrap();
+        let key: ApiKey = response.error_for_status().unwrap().decode().unwrap();
         assert_eq!(key.id, "ak_x");
     };
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use ginnel_api::remote::{self, api_keys, backends, edges};
 use ginnel_api::{
-    Info, Kind, Number, Output, ParameterLocation, TextOrNumber, Verb, encode, encode_arguments,
-    local,
+    Info, Kind, Number, Output, ParameterLocation, TextOrNumber, Verb, encode_arguments,
+    encode_operation, local,
 };
 
 use serde_json::{Map, Value, json};
@@ -94,7 +94,7 @@ fn every_argument_arrives_where_its_place_is() {
         let body: Map<String, Value> =
             call.body.map(|b| serde_json::from_slice(&b).unwrap()).unwrap_or_default();
         for parameter in info.parameters {
-            let there = match info.place(parameter.name) {
+            let there = match info.parameter_location(parameter.name) {
                 ParameterLocation::Path => call.target.split('/').any(|segment| segment == "text"),
                 ParameterLocation::Query => call.target.contains(&format!("{}=", parameter.name)),
                 ParameterLocation::Body => {
@@ -103,7 +103,8 @@ fn every_argument_arrives_where_its_place_is() {
             };
             assert!(there, "{} in {}.{}", parameter.name, info.resource, info.name);
         }
-        let is_repeated = info.method == Verb::PATCH || info.place("id") == ParameterLocation::Body;
+        let is_repeated =
+            info.method == Verb::PATCH || info.parameter_location("id") == ParameterLocation::Body;
         let repeated = is_repeated && arguments.contains_key("id");
         assert_eq!(body.contains_key("id"), repeated, "{}", info.path);
     }
@@ -113,12 +114,12 @@ fn every_argument_arrives_where_its_place_is() {
 fn a_tunnel_without_a_name_has_an_address() {
     let get = local::tunnels::Get { name: String::new() };
 
-    assert_eq!(encode(&get).unwrap().target, "/tunnels/");
+    assert_eq!(encode_operation(&get).unwrap().target, "/tunnels/");
 }
 
 #[test]
 fn an_identifier_cannot_leave_its_segment() {
-    let get = |id: &str| encode(&api_keys::Get { id: id.into() });
+    let get = |id: &str| encode_operation(&api_keys::Get { id: id.into() });
 
     assert_eq!(get("a/../b?x=1#y").unwrap().target, "/api_keys/a%2F..%2Fb%3Fx%3D1%23y");
     assert_eq!(get("").unwrap_err().to_string(), "id: must not be empty");
@@ -134,7 +135,7 @@ fn what_is_not_given_is_left_out_and_what_is_empty_is_sent() {
         ..Default::default()
     };
 
-    let call = encode(&update).unwrap();
+    let call = encode_operation(&update).unwrap();
 
     assert_eq!(call.body.unwrap(), r#"{"id":"bkdfo_x","metadata":"","backends":[]}"#);
 }
@@ -162,7 +163,10 @@ fn a_port_may_be_given_as_a_number_or_as_text() {
 #[test]
 fn limits_are_counted_in_bytes() {
     let create = |description: String| {
-        encode(&api_keys::Create { description: Some(description.into()), ..Default::default() })
+        encode_operation(&api_keys::Create {
+            description: Some(description.into()),
+            ..Default::default()
+        })
     };
 
     assert!(create("é".repeat(127)).is_ok());
@@ -180,7 +184,7 @@ fn nested_values_keep_their_order() {
     }))
     .unwrap();
 
-    let call = encode(&replace).unwrap();
+    let call = encode_operation(&replace).unwrap();
 
     assert_eq!(call.target, "/edges/https/edghts_x/routes/edghtsrt_y/policy");
     assert!(String::from_utf8(call.body.unwrap().to_vec()).unwrap().contains(r#"{"z":1,"a":2}"#));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ginnel_policy::expression::Expression;
 use ginnel_policy::trial::{Traffic, Trial};
-use ginnel_policy::{Phase, Policy, Protocol, read};
+use ginnel_policy::{Phase, Policy, Protocol, read_document};
 use serde_json::{Value, json};
 
 use crate::generate::{Dice, generated, joined, mutate_document, mutated, repeated};
@@ -69,7 +69,7 @@ pub fn run() {
         if compiled {
             let mut trial = trial(&source);
             let traffic = traffic(&mut Dice(round as u64 + 1));
-            evaluating.of(&source, || drop(trial.run(&traffic).expect("traffic")));
+            evaluating.of(&source, || drop(trial.simulate_traffic(&traffic).expect("traffic")));
         }
     }
     compiling.print("expressions, compiled");
@@ -78,13 +78,13 @@ pub fn run() {
     for round in 0..ROUNDS {
         let mut document = dice.pick(&cases).clone();
         mutate_document(&mut dice, &mut document);
-        let scope = Protocol::Http.scope(&document, None);
+        let scope = Protocol::Http.document_scope(&document, None);
         if let Ok(policy) =
             compiling.of(&document.to_string(), || Policy::compile(&document, scope))
         {
             let mut trial = Trial::new(policy, None);
             let traffic = traffic(&mut Dice(round as u64 + 1));
-            running.of(&document.to_string(), || drop(trial.run(&traffic).expect("traffic")));
+            running.of(&document.to_string(), || drop(trial.simulate_traffic(&traffic).expect("traffic")));
         }
     }
     compiling.print("documents, compiled");
@@ -124,7 +124,7 @@ fn cases() -> Vec<Value> {
         fs::read_dir(folder).expect("cases").map(|it| it.expect("a file").path()).collect();
     paths.sort();
     let texts = paths.iter().map(|path| fs::read_to_string(path).expect("a text"));
-    let documents = texts.filter_map(|text| read(&text).ok()).map(|case| case["document"].clone());
+    let documents = texts.filter_map(|text| read_document(&text).ok()).map(|case| case["document"].clone());
     documents.filter(|document| document.to_string().len() < 8 << 10).collect()
 }
 

@@ -193,11 +193,11 @@ fn run(name: &str, rules: Vec<Value>) -> [Value; 2] {
     let mut allocations = 0;
     for _ in 0..ROUNDS {
         let mut exchanges: Vec<_> = (0..COUNT)
-            .map(|_| Exchange::of_request(connection.clone(), endpoint.clone(), request()))
+            .map(|_| Exchange::from_request(connection.clone(), endpoint.clone(), request()))
             .collect();
         let (start, before) = (thread_time(), ALLOCATIONS.load(Relaxed));
         for exchange in &mut exchanges {
-            match policy.run(Phase::Request).step(exchange, &world) {
+            match policy.start_phase(Phase::Request).step(exchange, &world) {
                 StepOutcome::Done(Verdict::Continue) => {}
                 other => panic!("{other:?}"),
             }

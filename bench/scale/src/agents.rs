@@ -103,7 +103,7 @@ async fn connect(setting: &Arc<Setting>, name: &str, count: usize) -> Vec<Agent>
 
 async fn agent(setting: &Setting, host: &str) -> Agent {
     let agent = Agent::start(setting.options.clone()).await.expect("an agent");
-    let mut state = agent.watch();
+    let mut state = agent.watch_state();
     let online = state.wait_for(|state| matches!(state, SessionState::Online(_)));
     timeout(STORM_LIMIT, online).await.expect("it connects in time").expect("it runs");
     let Value::Object(definition) = json!({
@@ -117,7 +117,7 @@ async fn agent(setting: &Setting, host: &str) -> Agent {
 }
 
 fn read(definition: &Map<String, Value>) -> Definition {
-    Definition::read(definition).expect("a definition")
+    Definition::from_document(definition).expect("a definition")
 }
 
 /// The host of a tunnel.
@@ -197,14 +197,14 @@ async fn storm(part: &mut Part, subject: &Subject, agents: &[Agent], kept: &[i32
 
 async fn all_back(agents: &[Agent]) {
     for agent in agents {
-        while agent.reconnects() == 0 || !is_online(agent) {
+        while agent.reconnect_count() == 0 || !is_online(agent) {
             sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
 fn is_online(agent: &Agent) -> bool {
-    agent.tunnels().iter().all(|tunnel| tunnel.status.as_deref() == Some("online"))
+    agent.list_tunnels().iter().all(|tunnel| tunnel.status.as_deref() == Some("online"))
 }
 
 fn port_of(address: &str) -> u16 {

@@ -203,7 +203,7 @@ async fn connect(cluster: &Arc<Cluster>) -> Vec<Agent> {
         connecting.spawn(async move {
             let _turn = turns.acquire().await.expect("turns go on");
             let agent = Agent::start(cluster.options(number)).await.expect("an agent");
-            let mut state = agent.watch();
+            let mut state = agent.watch_state();
             let online = state.wait_for(|state| matches!(state, SessionState::Online(_)));
             timeout(CONNECT_LIMIT, online).await.expect("it connects in time").expect("it runs");
             agent
@@ -235,7 +235,7 @@ async fn start(agent: &Agent, backend: &str, name: &str) {
     }) else {
         unreachable!("the macro makes an object")
     };
-    let definition = Definition::read(&definition).expect("a definition");
+    let definition = Definition::from_document(&definition).expect("a definition");
     agent.start_tunnel(definition).await.expect("a tunnel");
 }
 
@@ -320,7 +320,7 @@ async fn reconnect(cluster: &Cluster, agents: &[Agent]) {
         process::break_connection(*socket);
     }
     let all_back = async {
-        let back = || agents.iter().filter(|agent| agent.reconnects() > 0 && is_online(agent));
+        let back = || agents.iter().filter(|agent| agent.reconnect_count() > 0 && is_online(agent));
         while back().count() < sockets.len() {
             sleep(Duration::from_millis(100)).await;
         }
@@ -329,5 +329,5 @@ async fn reconnect(cluster: &Cluster, agents: &[Agent]) {
 }
 
 fn is_online(agent: &Agent) -> bool {
-    agent.tunnels().iter().all(|tunnel| tunnel.status.as_deref() == Some("online"))
+    agent.list_tunnels().iter().all(|tunnel| tunnel.status.as_deref() == Some("online"))
 }

@@ -99,7 +99,7 @@ impl Subject {
     /// Whom agents trust.
     pub fn trust(&self) -> Trust {
         let path = self.said["ca_path"].as_str().expect("a database in a file");
-        Trust::file(Path::new(path)).expect("certificates")
+        Trust::from_file(Path::new(path)).expect("certificates")
     }
 
     pub fn client(&self) -> Client {

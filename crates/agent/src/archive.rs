@@ -51,7 +51,10 @@ pub(super) struct ReadArchive {
 ///
 /// # Errors
 /// When it is none, or has too many entries.
-pub(super) fn read(log: &Map<String, Value>, max_body: usize) -> Result<ReadArchive, String> {
+pub(super) fn read_archive(
+    log: &Map<String, Value>,
+    max_body: usize,
+) -> Result<ReadArchive, String> {
     let entries = log.get("entries").and_then(Value::as_array);
     let entries = entries.ok_or("log.entries: is missing, or no list")?;
     if entries.len() > MAX_ENTRIES {
@@ -74,25 +77,25 @@ pub(super) fn read(log: &Map<String, Value>, max_body: usize) -> Result<ReadArch
 
 fn read_entry(entry: &Value, max_body: usize) -> Result<ImportedCapture, String> {
     let request = &entry["request"];
-    let (origin, target) = url(text(request, "url"))?;
+    let (origin, target) = split_url(text_member(request, "url"))?;
     let target = raw_target(request, &target).unwrap_or_else(|| target.into_bytes());
-    let start = DateTime::parse_from_rfc3339(text(entry, "startedDateTime"));
+    let start = DateTime::parse_from_rfc3339(text_member(entry, "startedDateTime"));
     let start = start.map_err(|error| format!("startedDateTime: {error}"))?.with_timezone(&Utc);
-    let error = bounded(text(entry, "comment"), MAX_TEXT_BYTES);
-    let (marks, took) = timings(&entry["timings"]);
+    let error = truncate_text(text_member(entry, "comment"), MAX_TEXT_BYTES);
+    let (marks, took) = read_timings(&entry["timings"]);
     let mut exchange = CapturedExchange::ended(marks, took);
     exchange.request = read_request(request, &target, max_body)?;
     exchange.response = read_response(&entry["response"], max_body)?;
     exchange.error = Some(error).filter(|error| !error.is_empty());
-    exchange.note = bounded(text(entry, "_note"), MAX_TEXT_BYTES);
-    let replay_of = bounded(text(entry, "_replayOf"), MAX_NAME_BYTES);
+    exchange.note = truncate_text(text_member(entry, "_note"), MAX_TEXT_BYTES);
+    let replay_of = truncate_text(text_member(entry, "_replayOf"), MAX_NAME_BYTES);
     let source = CaptureSource {
-        remote_addr: bounded(text(entry, "_clientAddress"), MAX_NAME_BYTES),
+        remote_addr: truncate_text(text_member(entry, "_clientAddress"), MAX_NAME_BYTES),
         replay_of: Some(replay_of).filter(|id| !id.is_empty()),
         imported_from: Some(origin),
         ..CaptureSource::default()
     };
-    let tunnel_name = bounded(text(entry, "_tunnel"), MAX_NAME_BYTES);
+    let tunnel_name = truncate_text(text_member(entry, "_tunnel"), MAX_NAME_BYTES);
     Ok(ImportedCapture { tunnel_name, source, start, exchange })
 }
 
@@ -101,22 +104,23 @@ fn read_request(
     target: &[u8],
     max_body: usize,
 ) -> Result<CapturedMessage, String> {
-    let method = text(request, "method");
+    let method = text_member(request, "method");
     if !is_token(method) || method.len() > MAX_METHOD_BYTES {
         return Err("request.method: is no method".to_owned());
     }
-    let version = version(request);
+    let version = http_version(request);
     let line = [method.as_bytes(), target, version.as_bytes()].join(&b' ');
-    let head = head(&line, &request["headers"], "request")?;
+    let head = encode_head(&line, &request["headers"], "request")?;
     let data = &request["postData"];
     // What browsers write does not say it, and what this agent writes says it in the comment.
-    let is_base64 = [text(data, "encoding"), text(data, "comment")].contains(&"base64");
+    let is_base64 =
+        [text_member(data, "encoding"), text_member(data, "comment")].contains(&"base64");
     let body = match data["text"].as_str() {
-        Some(body) => decode(body, is_base64).ok_or("request.postData.text: is no base64")?,
-        None => form(&data["params"]).into_bytes(),
+        Some(body) => decode_body(body, is_base64).ok_or("request.postData.text: is no base64")?,
+        None => encode_form(&data["params"]).into_bytes(),
     };
     let sent = request["bodySize"].as_u64();
-    let mut request = message(&head, &body, sent, max_body);
+    let mut request = captured_message(&head, &body, sent, max_body);
     if is_base64 && is_still_coded(&request, sent) {
         (request.is_decoded, request.cut_off) = (false, request.body.len() < body.len());
         request.body_length = body.len() as u64;
@@ -148,22 +152,28 @@ fn read_response(response: &Value, max_body: usize) -> Result<Option<CapturedMes
     if !(100..=999).contains(&status) {
         return Err(format!("response.status: {status} is no status"));
     }
-    let version = version(response);
-    let reason = printable(&bounded(text(response, "statusText"), MAX_TEXT_BYTES));
+    let version = http_version(response);
+    let reason =
+        replace_controls(&truncate_text(text_member(response, "statusText"), MAX_TEXT_BYTES));
     let line = format!("{version} {status} {reason}");
-    let head = head(line.trim_end().as_bytes(), &response["headers"], "response")?;
+    let head = encode_head(line.trim_end().as_bytes(), &response["headers"], "response")?;
     let content = &response["content"];
-    let is_base64 = text(content, "encoding").eq_ignore_ascii_case("base64");
-    let body = decode(text(content, "text"), is_base64);
+    let is_base64 = text_member(content, "encoding").eq_ignore_ascii_case("base64");
+    let body = decode_body(text_member(content, "text"), is_base64);
     let body = body.ok_or("response.content.text: is no base64")?;
-    let mut message = message(&head, &body, response["bodySize"].as_u64(), max_body);
-    message.cut_off |= text(content, "comment").starts_with("the first ");
+    let mut message = captured_message(&head, &body, response["bodySize"].as_u64(), max_body);
+    message.cut_off |= text_member(content, "comment").starts_with("the first ");
     Ok(Some(message))
 }
 
 /// A message with as much of its body as is kept. Archives have bodies as people read them, with headers
 /// that say how they were sent.
-fn message(head: &[u8], body: &[u8], sent: Option<u64>, max_body: usize) -> CapturedMessage {
+fn captured_message(
+    head: &[u8],
+    body: &[u8],
+    sent: Option<u64>,
+    max_body: usize,
+) -> CapturedMessage {
     let mut message = CapturedMessage::new(head, false);
     let headers = message.headers();
     let header = |name: &str| {
@@ -184,7 +194,7 @@ fn message(head: &[u8], body: &[u8], sent: Option<u64>, max_body: usize) -> Capt
 }
 
 /// Scheme, host and port of a URL, and the target of a request for it.
-fn url(url: &str) -> Result<(String, String), String> {
+fn split_url(url: &str) -> Result<(String, String), String> {
     const NO_URL: &str = "request.url: is no URL of HTTP";
     let url = url.split('#').next().unwrap_or_default();
     let url = with_ascii_host(url)
@@ -223,25 +233,26 @@ pub(super) fn is_kept_by_url(target: &[u8]) -> bool {
 }
 
 /// A head of this line and these headers; names that are none are left out.
-fn head(line: &[u8], headers: &Value, whose: &str) -> Result<Vec<u8>, String> {
+fn encode_head(line: &[u8], headers: &Value, whose: &str) -> Result<Vec<u8>, String> {
     let mut head = Vec::new();
-    let mut writer = HeadWriter::begin(line, &mut head);
+    let mut writer = HeadWriter::begin_line(line, &mut head);
     let headers = headers.as_array().map_or(&[][..], Vec::as_slice);
-    let named = headers.iter().map(|header| (text(header, "name"), text(header, "value")));
+    let named =
+        headers.iter().map(|header| (text_member(header, "name"), text_member(header, "value")));
     let (mut count, mut bytes) = (0, line.len());
     for (name, value) in named.filter(|(name, _)| is_token(name)) {
         (count, bytes) = (count + 1, bytes + name.len() + value.len());
         if count > MAX_HEADERS || bytes > MAX_HEAD_BYTES {
             return Err(format!("{whose}.headers: are too many, or too long"));
         }
-        writer.field(name, printable(value));
+        writer.field(name, replace_controls(value));
     }
     writer.end();
     Ok(head)
 }
 
 /// The parts of the time, which are -1 or missing where they are not known.
-fn timings(timings: &Value) -> (ExchangeMarks, Duration) {
+fn read_timings(timings: &Value) -> (ExchangeMarks, Duration) {
     let part = |name: &str| {
         let milliseconds = timings[name].as_f64().unwrap_or_default();
         Duration::from_secs_f64(milliseconds.clamp(0.0, MAX_MILLISECONDS) / 1000.0)
@@ -257,32 +268,32 @@ fn timings(timings: &Value) -> (ExchangeMarks, Duration) {
     (marks, first_byte + part("receive"))
 }
 
-fn version(message: &Value) -> &'static str {
-    if text(message, "httpVersion").eq_ignore_ascii_case("http/1.0") {
+fn http_version(message: &Value) -> &'static str {
+    if text_member(message, "httpVersion").eq_ignore_ascii_case("http/1.0") {
         "HTTP/1.0"
     } else {
         "HTTP/1.1"
     }
 }
 
-fn form(params: &Value) -> String {
+fn encode_form(params: &Value) -> String {
     let mut form = url::form_urlencoded::Serializer::new(String::new());
     for param in params.as_array().map_or(&[][..], Vec::as_slice) {
-        form.append_pair(text(param, "name"), text(param, "value"));
+        form.append_pair(text_member(param, "name"), text_member(param, "value"));
     }
     form.finish()
 }
 
-fn decode(body: &str, is_base64: bool) -> Option<Vec<u8>> {
+fn decode_body(body: &str, is_base64: bool) -> Option<Vec<u8>> {
     if is_base64 { STANDARD.decode(body.trim()).ok() } else { Some(body.as_bytes().to_vec()) }
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+fn text_member<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
 /// As much of a text as is kept.
-fn bounded(text: &str, most: usize) -> String {
+fn truncate_text(text: &str, most: usize) -> String {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -291,7 +302,7 @@ fn bounded(text: &str, most: usize) -> String {
 }
 
 /// A text in which nothing ends a line.
-fn printable(text: &str) -> String {
+fn replace_controls(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter })
         .collect()
@@ -309,7 +320,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::outgoing::replayed;
+    use crate::outgoing::replay_bytes;
 
     fn entry(changes: Value) -> Value {
         let mut entry = json!({
@@ -329,7 +340,7 @@ mod tests {
 
     fn read_one(entry: Value) -> Result<ImportedCapture, String> {
         let log = json!({"entries": [entry]});
-        let mut archive = read(log.as_object().unwrap(), 1000).unwrap();
+        let mut archive = read_archive(log.as_object().unwrap(), 1000).unwrap();
         archive.captures.pop().ok_or_else(|| archive.problems.remove(0))
     }
 
@@ -338,7 +349,7 @@ mod tests {
         let capture = read_one(entry(json!({}))).unwrap();
 
         let exchange = &capture.exchange;
-        let raw = String::from_utf8(replayed(&exchange.request, &capture.source)).unwrap();
+        let raw = String::from_utf8(replay_bytes(&exchange.request, &capture.source)).unwrap();
         let expected = "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
         assert_eq!(raw, expected);
         assert_eq!(capture.source.imported_from.as_deref(), Some("https://a.test"));
@@ -376,11 +387,11 @@ mod tests {
             assert!(refused.starts_with(&format!("log.entries[0].{problem}")), "{path}: {refused}");
         }
         let log = json!({"entries": vec![json!(1); 30]});
-        let archive = read(log.as_object().unwrap(), 1).unwrap();
+        let archive = read_archive(log.as_object().unwrap(), 1).unwrap();
         assert_eq!((archive.skipped, archive.problems.len()), (30, MAX_PROBLEMS));
         let entries = json!({"entries": vec![json!(1); MAX_ENTRIES + 1]});
         for log in [json!({}), json!({"entries": 1}), entries] {
-            assert!(read(log.as_object().unwrap(), 1).is_err());
+            assert!(read_archive(log.as_object().unwrap(), 1).is_err());
         }
     }
 
@@ -427,7 +438,7 @@ mod tests {
 
         let request = capture.exchange.request;
         assert!(request.is_whole());
-        let raw = String::from_utf8(replayed(&request, &capture.source)).unwrap();
+        let raw = String::from_utf8(replay_bytes(&request, &capture.source)).unwrap();
         let expected =
             "POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\nX: 1\r\n\r\nhello";
         assert_eq!(raw, expected);
@@ -446,7 +457,7 @@ mod tests {
 
         let request = capture.exchange.request;
         assert!(request.is_whole());
-        let raw = replayed(&request, &capture.source);
+        let raw = replay_bytes(&request, &capture.source);
         let head = b"POST /x?y=1 HTTP/1.1\r\nHost: a.test\r\nContent-Encoding: gzip\r\n\
             Content-Length: 5\r\n\r\n";
         assert_eq!(raw, [&head[..], packed].concat());

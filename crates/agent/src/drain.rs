@@ -22,41 +22,42 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tells the service to send no more visitors, and lets those finish who are being served, for as
 /// long as `grace`.
-pub(super) async fn graceful(shared: &AgentInner, grace: Duration) {
-    shared.shutdown.begin(ShutdownPhase::Graceful);
+pub(super) async fn drain_agent(shared: &AgentInner, grace: Duration) {
+    shared.shutdown.begin_phase(ShutdownPhase::Graceful);
     // Without a session nobody is being served.
     let SessionState::Online(sessions) = shared.state.borrow().clone() else { return };
     let tunnels = shared.tunnels.all();
     tokio::select! {
-        () = drain(&sessions, &tunnels, grace) => {}
+        () = drain_tunnels(&sessions, &tunnels, grace) => {}
         () = all_ended(&sessions) => {}
     }
 }
 
-/// As [`graceful`], for one tunnel.
-pub(super) async fn leave(shared: &AgentInner, tunnel: &Arc<RunningTunnel>) {
+/// As [`drain_agent`], for one tunnel.
+pub(super) async fn drain_tunnel(shared: &AgentInner, tunnel: &Arc<RunningTunnel>) {
     let SessionState::Online(sessions) = shared.state.borrow().clone() else { return };
-    drain(&sessions, std::slice::from_ref(tunnel), shared.options.grace.min(LEAVE_TIMEOUT)).await;
+    drain_tunnels(&sessions, std::slice::from_ref(tunnel), shared.options.grace.min(LEAVE_TIMEOUT))
+        .await;
 }
 
 async fn all_ended(sessions: &OnlineSessions) {
     for online in sessions.iter() {
-        online.session.ended().await;
+        online.session.wait_until_ended().await;
     }
 }
 
 /// What is left when the time is over is cut off by the caller.
-async fn drain(sessions: &OnlineSessions, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
+async fn drain_tunnels(sessions: &OnlineSessions, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
     let began = Instant::now();
     tunnels.iter().for_each(|tunnel| tunnel.set_stopping());
     or_debug!(
         timeout(UNBIND_TIMEOUT, unbind_all(sessions, tunnels)).await,
         "the service was not told of all tunnels that are over"
     );
-    tunnels.iter().for_each(|tunnel| tunnel.finish());
+    tunnels.iter().for_each(|tunnel| tunnel.start_drain());
     let finishing = async {
         for tunnel in tunnels {
-            tunnel.finished().await;
+            tunnel.wait_until_finished().await;
         }
     };
     or_debug!(
@@ -72,7 +73,7 @@ async fn unbind_all(sessions: &OnlineSessions, tunnels: &[Arc<RunningTunnel>]) {
         let mut unbinding = JoinSet::new();
         for (online, tunnel) in some {
             let (online, tunnel) = (online.clone(), tunnel.clone());
-            unbinding.spawn(async move { session::unbind(&online, &tunnel).await });
+            unbinding.spawn(async move { session::unbind_tunnel(&online, &tunnel).await });
         }
         unbinding.join_all().await;
     }

@@ -12,7 +12,7 @@ use ginnel_base::address::{Authority, RequestHost, Scheme};
 use ginnel_http1::may_trail;
 
 use super::capture::{CaptureSource, CapturedMessage};
-use super::outgoing::{OutgoingRequest, RequestConnection, host_of_origin, replayed};
+use super::outgoing::{OutgoingRequest, RequestConnection, host_of_origin, replay_bytes};
 
 /// How long the head of a changed request may be, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -60,36 +60,36 @@ impl RequestEdits {
     ///
     /// # Errors
     /// When they would not be a request, or not the whole of one.
-    pub fn apply(
+    pub fn apply_to(
         self,
         original: &CapturedMessage,
         source: &CaptureSource,
     ) -> Result<Vec<u8>, EditError> {
         if self.is_empty() && original.is_whole() {
-            return Ok(replayed(original, source));
+            return Ok(replay_bytes(original, source));
         }
         let has_headers = self.headers.is_some();
-        let mut outgoing = self.edited(original)?;
+        let mut outgoing = self.edit_request(original)?;
         if let Some(origin) = &source.imported_from
             && !(has_headers && outgoing.names_host())
         {
             outgoing.replace_host(&host_of_origin(origin));
         }
-        written(&outgoing, RequestConnection::New)
+        write_checked(&outgoing, RequestConnection::New)
     }
 
-    /// As [`RequestEdits::apply`], for a request that goes on in the connection in which it came: what
+    /// As [`RequestEdits::apply_to`], for a request that goes on in the connection in which it came: what
     /// concerns that connection stays, such as the change to another protocol.
     pub fn apply_to_held(self, original: &CapturedMessage) -> Result<Vec<u8>, EditError> {
-        written(&self.edited(original)?, RequestConnection::Same)
+        write_checked(&self.edit_request(original)?, RequestConnection::Same)
     }
 
     /// The original with these changes.
-    fn edited(self, original: &CapturedMessage) -> Result<OutgoingRequest, EditError> {
+    fn edit_request(self, original: &CapturedMessage) -> Result<OutgoingRequest, EditError> {
         if self.body.is_none() && !original.is_whole() {
             return Err(EditError::Truncated);
         }
-        let mut outgoing = OutgoingRequest::of(original);
+        let mut outgoing = OutgoingRequest::from_captured(original);
         if let Some(method) = self.method {
             if method.is_empty() || !method.bytes().all(is_token) {
                 return Err(EditError::Invalid(format!("method: {method:?} is not a method")));
@@ -122,14 +122,14 @@ impl RequestEdits {
 }
 
 /// Writes a request whose head must not be too long.
-fn written(
+fn write_checked(
     outgoing: &OutgoingRequest,
     connection: RequestConnection,
 ) -> Result<Vec<u8>, EditError> {
     if outgoing.write_head(connection).len() > MAX_HEAD_BYTES {
         return Err(EditError::Invalid(format!("headers: are longer than {MAX_HEAD_BYTES} bytes")));
     }
-    Ok(outgoing.write(connection))
+    Ok(outgoing.to_bytes(connection))
 }
 
 /// Trailers as they are sent.
@@ -254,7 +254,7 @@ mod tests {
     fn apply(changes: Value) -> Result<String, EditError> {
         let changes: RequestEdits = serde_json::from_value(changes).unwrap();
         changes
-            .apply(&original(), &CaptureSource::default())
+            .apply_to(&original(), &CaptureSource::default())
             .map(|raw| String::from_utf8(raw).unwrap())
     }
 
@@ -284,7 +284,7 @@ mod tests {
         for headers in [None, shown] {
             let target = Some("/other".to_owned());
             let raw = RequestEdits { target, headers, ..RequestEdits::default() }
-                .apply(&original, &CaptureSource::default())
+                .apply_to(&original, &CaptureSource::default())
                 .unwrap();
             assert_eq!(raw, b"GET /other HTTP/1.1\r\nX-Name: J\xfcrgen\r\n\r\n");
         }
@@ -347,7 +347,8 @@ mod tests {
         original.trailer = b"X-Sum: 7\r\nContent-Length: 9\r\n\r\n".to_vec();
         let apply = |changes: Value| {
             let changes: RequestEdits = serde_json::from_value(changes).unwrap();
-            String::from_utf8(changes.apply(&original, &CaptureSource::default()).unwrap()).unwrap()
+            String::from_utf8(changes.apply_to(&original, &CaptureSource::default()).unwrap())
+                .unwrap()
         };
 
         let kept = apply(json!({"target": "/b"}));
@@ -364,7 +365,7 @@ mod tests {
 
         let held = String::from_utf8(edits().apply_to_held(&original).unwrap()).unwrap();
         let replayed =
-            String::from_utf8(edits().apply(&original, &CaptureSource::default()).unwrap())
+            String::from_utf8(edits().apply_to(&original, &CaptureSource::default()).unwrap())
                 .unwrap();
 
         assert_eq!(held, head.replace("/a", "/b"));
@@ -376,9 +377,9 @@ mod tests {
         let (mut message, source) = (original(), CaptureSource::default());
         message.body_length = 6;
 
-        assert!(RequestEdits::default().apply(&message, &source).is_err());
+        assert!(RequestEdits::default().apply_to(&message, &source).is_err());
         let changes =
             RequestEdits { body: Some(STANDARD.encode("whole!")), ..RequestEdits::default() };
-        assert!(changes.apply(&message, &source).unwrap().ends_with(b"\r\n\r\nwhole!"));
+        assert!(changes.apply_to(&message, &source).unwrap().ends_with(b"\r\n\r\nwhole!"));
     }
 }

@@ -9,7 +9,7 @@ use ginnel_api::local::tunnels::AgentTunnelConfig;
 use ginnel_base::address::{EndpointUrl, Host, Scheme, UpstreamAddress};
 
 use super::definition::{
-    Definition, EndpointDefinition, INTERNAL, PUBLIC, is_internal_url, upstream,
+    Definition, EndpointDefinition, INTERNAL, PUBLIC, endpoint_upstream, is_internal_url,
 };
 use super::inner::AgentInner;
 use super::relay::AppProtocol;
@@ -20,7 +20,7 @@ use super::unix_sockets::UnixSocketRoots;
 impl RunningTunnel {
     /// The tunnel as an endpoint of the agent API.
     pub fn show_endpoint(&self) -> AgentEndpoint {
-        let tunnel = self.show();
+        let tunnel = self.to_agent_tunnel();
         let url = self.upstream_url();
         AgentEndpoint {
             id: tunnel.ID.unwrap_or_default(),
@@ -32,19 +32,19 @@ impl RunningTunnel {
             status: tunnel.status,
             bindings: vec![self.binding_name().to_owned()],
             pooling_enabled: tunnel.pooling_enabled,
-            upstream: upstream(url.clone(), self.upstream_protocol()),
+            upstream: endpoint_upstream(url.clone(), self.upstream_protocol()),
             config: AgentTunnelConfig { addr: url, ..tunnel.config },
             metrics: tunnel.metrics,
             description: Some(self.definition.description.clone()),
-            inspect: Some(self.inspects()),
-            traffic_policy: self.definition.policy(),
+            inspect: Some(self.is_inspected()),
+            traffic_policy: self.definition.policy_text(),
         }
     }
 
     /// Its public URL as an endpoint may ask for it: without the port of the service where names tell
     /// endpoints apart, and without an address, whose port HTTP and TLS cannot ask for.
     fn url_to_keep(&self) -> Option<String> {
-        let url = self.url()?;
+        let url = self.public_url()?;
         let Ok(public) = EndpointUrl::parse(&url) else { return Some(url) };
         let scheme = public.scheme.name();
         Some(match public {
@@ -58,7 +58,7 @@ impl RunningTunnel {
 
     /// Who can reach it.
     fn binding_name(&self) -> &'static str {
-        let url = self.url().unwrap_or_default();
+        let url = self.public_url().unwrap_or_default();
         if is_internal_url(&url) { INTERNAL } else { PUBLIC }
     }
 
@@ -94,7 +94,7 @@ impl RunningTunnel {
 ///
 /// # Errors
 /// If fields are unusable, one line for each.
-pub(super) fn replacement(
+pub(super) fn replacement_definition(
     replace: Replace,
     old: Option<&RunningTunnel>,
     roots: &UnixSocketRoots,
@@ -103,7 +103,7 @@ pub(super) fn replacement(
     if let Some(other) = replace.uri.filter(|uri| !uri.is_empty() && *uri != own) {
         return Err(vec![format!("uri: {other:?} is not {own:?}")]);
     }
-    let running = old.and_then(RunningTunnel::url);
+    let running = old.and_then(RunningTunnel::public_url);
     // The URL as it is listed may have a port that cannot be asked for.
     let url = replace.url.filter(|url| !url.is_empty() && running.as_ref() != Some(url));
     let start = Start {
@@ -118,7 +118,7 @@ pub(super) fn replacement(
         traffic_policy: replace.traffic_policy,
         agent_tls_termination: replace.agent_tls_termination,
     };
-    Definition::of_endpoint(start, roots)
+    Definition::from_endpoint(start, roots)
 }
 /// Why a tunnel was not replaced, and what became of the one before.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl AgentInner {
         };
         Err(match self.start_again(old).await {
             Ok(tunnel) => {
-                let url = tunnel.url().unwrap_or_default();
+                let url = tunnel.public_url().unwrap_or_default();
                 failed(
                     problem,
                     format!("the endpoint {name:?} before it was started again at {url}"),

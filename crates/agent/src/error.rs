@@ -50,7 +50,7 @@ pub enum Error {
 
 impl Error {
     /// The first of several problems.
-    pub(super) fn first(problems: Vec<Self>) -> Self {
+    pub(super) fn first_problem(problems: Vec<Self>) -> Self {
         let none =
             || Self::Option { option: "options".to_owned(), problem: "cannot be read".to_owned() };
         problems.into_iter().next().unwrap_or_else(none)

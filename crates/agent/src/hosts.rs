@@ -25,9 +25,9 @@ impl AllowedHosts {
     ///
     /// # Errors
     /// With the entry that has none of these forms.
-    pub fn read(entries: &[String]) -> Result<Self, String> {
+    pub fn parse_entries(entries: &[String]) -> Result<Self, String> {
         let entries =
-            entries.iter().map(|entry| HostRule::read(entry).ok_or_else(|| entry.clone()));
+            entries.iter().map(|entry| HostRule::parse_entry(entry).ok_or_else(|| entry.clone()));
         Ok(Self { entries: entries.collect::<Result<_, _>>()?, local_only: true })
     }
 
@@ -41,22 +41,22 @@ impl AllowedHosts {
     /// Names must be listed, but for `localhost`: whoever owns a name can have it mean this machine. An
     /// address cannot be made to mean another machine, so all of them are answered where the API listens on
     /// more than loopback and nothing is listed.
-    pub fn allow(&self, host: &str) -> bool {
-        Authority::with_scheme(Scheme::Http, host).is_ok_and(|it| self.allows(&it.host))
+    pub fn allows_header(&self, host: &str) -> bool {
+        Authority::with_scheme(Scheme::Http, host).is_ok_and(|it| self.allows_host(&it.host))
     }
 
-    /// As [`AllowedHosts::allow`], for a host without a port.
-    pub fn allows(&self, host: &Host) -> bool {
+    /// As [`AllowedHosts::allows_header`], for a host without a port.
+    pub fn allows_host(&self, host: &Host) -> bool {
         let takes_addresses = !self.local_only && self.entries.is_empty();
         if host.is_loopback() || takes_addresses && host.ip().is_some() {
             return true;
         }
-        self.entries.iter().any(|entry| entry.covers(host))
+        self.entries.iter().any(|entry| entry.matches_host(host))
     }
 }
 
 impl HostRule {
-    fn read(text: &str) -> Option<Self> {
+    fn parse_entry(text: &str) -> Option<Self> {
         if let Some((network, length)) = text.split_once('/') {
             let (network, length) = (network.parse::<IpAddr>().ok()?, length.parse().ok()?);
             let max_length = if network.is_ipv4() { 32 } else { 128 };
@@ -68,18 +68,18 @@ impl HostRule {
         Host::parse(text).ok().map(Self::Host)
     }
 
-    fn covers(&self, host: &Host) -> bool {
+    fn matches_host(&self, host: &Host) -> bool {
         match self {
             Self::Host(entry) => entry == host,
             Self::Network(network, length) => {
-                host.ip().is_some_and(|address| within(address, *network, *length))
+                host.ip().is_some_and(|address| is_in_network(address, *network, *length))
             }
             Self::Suffix(suffix) => host.name().is_some_and(|name| name.is_below(suffix)),
         }
     }
 }
 
-fn within(address: IpAddr, network: IpAddr, length: u8) -> bool {
+fn is_in_network(address: IpAddr, network: IpAddr, length: u8) -> bool {
     let bits = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, true),
         IpAddr::V6(ip) => (ip.to_bits(), false),
@@ -95,7 +95,7 @@ mod tests {
 
     fn allowed(entries: &[&str]) -> AllowedHosts {
         let entries = entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
-        AllowedHosts::read(&entries).unwrap()
+        AllowedHosts::parse_entries(&entries).unwrap()
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
             "[::1]",
             "[::1]:4040",
         ] {
-            assert!(allowed(&[]).allow(host), "{host}");
+            assert!(allowed(&[]).allows_header(host), "{host}");
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
             "local host",
             "127.0.0.1,evil.test",
         ] {
-            assert!(!allowed(&[]).allow(host), "{host}");
+            assert!(!allowed(&[]).allows_header(host), "{host}");
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
             "a.b.lan:1",
             "[2001:db8::1]",
         ] {
-            assert!(hosts.allow(host), "{host}");
+            assert!(hosts.allows_header(host), "{host}");
         }
         for host in [
             "10.1.2.4",
@@ -179,7 +179,7 @@ mod tests {
             "[2001:db8::2]",
             "10.1.2.3.evil.test",
         ] {
-            assert!(!hosts.allow(host), "{host}");
+            assert!(!hosts.allows_header(host), "{host}");
         }
     }
 
@@ -187,24 +187,24 @@ mod tests {
     fn a_listener_for_all_answers_to_addresses_and_to_names_that_are_listed() {
         let hosts = |entries: &[&str]| {
             let entries = entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
-            AllowedHosts::read(&entries).unwrap().for_listener(false)
+            AllowedHosts::parse_entries(&entries).unwrap().for_listener(false)
         };
 
         for host in ["localhost", "127.0.0.1", "192.168.0.1:4040", "[2001:db8::1]:4040"] {
-            assert!(hosts(&[]).allow(host), "{host}");
+            assert!(hosts(&[]).allows_header(host), "{host}");
         }
         for host in ["evil.test", "192.168.0.1.nip.test:4040", "agent", ""] {
-            assert!(!hosts(&[]).allow(host), "{host}");
+            assert!(!hosts(&[]).allows_header(host), "{host}");
         }
         let listed = hosts(&["agent"]);
-        assert!(listed.allow("agent:4040") && listed.allow("localhost"));
-        assert!(!listed.allow("192.168.0.1"), "an entry says all that is meant");
+        assert!(listed.allows_header("agent:4040") && listed.allows_header("localhost"));
+        assert!(!listed.allows_header("192.168.0.1"), "an entry says all that is meant");
     }
 
     #[test]
     fn entries_of_no_form_are_refused() {
         for entry in ["", ".", "a b", "10.0.0.0/33", "10.0.0/8", "*.test", "a:80"] {
-            assert_eq!(AllowedHosts::read(&[entry.to_owned()]).unwrap_err(), entry);
+            assert_eq!(AllowedHosts::parse_entries(&[entry.to_owned()]).unwrap_err(), entry);
         }
     }
 }

@@ -63,7 +63,7 @@ pub use tls::Trust;
 pub use tunnels::{LocalService, RunningTunnel, TunnelStatus};
 
 use ginnel_api::local::tunnels::AgentTunnel;
-use ginnel_base::address::{UpstreamAddress, reachable};
+use ginnel_base::address::{UpstreamAddress, reachable_address};
 use ginnel_base::logging::or_debug;
 use ginnel_http1::reuse::ReuseBans;
 use ginnel_mux::protocol::rules_header;
@@ -95,18 +95,18 @@ impl Agent {
     /// # Errors
     /// When an option is wrong, or the local API cannot listen.
     pub async fn start(options: AgentOptions) -> Result<Self, Error> {
-        let parts = OptionParts::read(&options).map_err(Error::first)?;
+        let parts = OptionParts::from_options(&options).map_err(Error::first_problem)?;
         let closed = ForbiddenAddresses::new(&options.closed);
-        let listener = web::listen(&options.web_addr).await?;
+        let listener = web::open_listener(&options.web_addr).await?;
         let local_only = match &listener {
             Some(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
             None => true,
         };
         let hosts = parts.web_hosts.for_listener(local_only);
-        let captures = captures(&options).await?;
+        let captures = open_captures(&options).await?;
         let shared = Arc::new(AgentInner {
             captures,
-            rules_header: rules_header::random(),
+            rules_header: rules_header::random_name(),
             interceptors: parts.interceptors,
             replay_schedules: replay_schedules::ScheduleRegistry::default(),
             options,
@@ -129,28 +129,28 @@ impl Agent {
             Some(listener) => Some(WebServer::start(listener, shared.clone(), hosts)?),
             None => None,
         };
-        let admin = admin(&shared).await?;
-        let session_task = tokio::spawn(session::run(shared.clone()));
+        let admin = start_admin(&shared).await?;
+        let session_task = tokio::spawn(session::run_sessions(shared.clone()));
         Ok(Self { shared, web, admin, session_task })
     }
 
     /// The address of the local API, without a path; none where it is off.
-    pub fn url(&self) -> Option<String> {
-        self.web.as_ref().map(|web| format!("http://{}", reachable(web.address())))
+    pub fn api_url(&self) -> Option<String> {
+        self.web.as_ref().map(|web| format!("http://{}", reachable_address(web.address())))
     }
 
     /// Where `/healthz`, `/readyz` and `/metrics` are, if anywhere.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|admin| reachable(admin.address()))
+        self.admin.as_ref().map(|admin| reachable_address(admin.address()))
     }
 
     /// How the link to the service is.
-    pub fn state(&self) -> SessionState {
+    pub fn session_state(&self) -> SessionState {
         self.shared.state.borrow().clone()
     }
 
     /// How the link to the service is, as it changes.
-    pub fn watch(&self) -> watch::Receiver<SessionState> {
+    pub fn watch_state(&self) -> watch::Receiver<SessionState> {
         self.shared.state.subscribe()
     }
 
@@ -160,7 +160,7 @@ impl Agent {
     }
 
     /// How often the link to the service was lost and made again.
-    pub fn reconnects(&self) -> u64 {
+    pub fn reconnect_count(&self) -> u64 {
         self.shared.with_history(|history| history.reconnects)
     }
 
@@ -176,16 +176,16 @@ impl Agent {
     }
 
     /// The newest captured requests that a filter lets through, newest first, without secrets.
-    pub fn requests(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestSummary> {
+    pub fn list_requests(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestSummary> {
         let all = self.shared.captures.list(usize::MAX, None);
-        let matching = all.iter().filter(|record| filter.holds(record));
-        matching.take(limit).map(|record| RequestSummary::of(record)).collect()
+        let matching = all.iter().filter(|record| filter.matches_record(record));
+        matching.take(limit).map(|record| RequestSummary::from_record(record)).collect()
     }
 
     /// All about one captured request without its secrets, if it is still kept.
-    pub fn request(&self, id: &str) -> Option<RequestDetail> {
+    pub fn request_detail(&self, id: &str) -> Option<RequestDetail> {
         let record = self.shared.captures.find(id)?;
-        Some(RequestDetail::of(&self.shared, &record, false))
+        Some(RequestDetail::from_record(&self.shared, &record, false))
     }
 
     /// Sends a captured request again, to the local service of its tunnel; ends when that has responded, or
@@ -193,19 +193,22 @@ impl Agent {
     ///
     /// # Errors
     /// When it is no longer kept, was not kept whole, or its tunnel does not run.
-    pub fn replay(&self, id: &str) -> impl Future<Output = Result<(), ReplayError>> + Send + use<> {
+    pub fn replay_request(
+        &self,
+        id: &str,
+    ) -> impl Future<Output = Result<(), ReplayError>> + Send + use<> {
         let (shared, id) = (self.shared.clone(), id.to_owned());
-        async move { shared.replay(&id, None, ReplayPlan::new(None, None, None)?).await }
+        async move { shared.replay_request(&id, None, ReplayPlan::new(None, None, None)?).await }
     }
 
     /// The tunnels that run, oldest first.
-    pub fn tunnels(&self) -> Vec<AgentTunnel> {
-        self.shared.tunnels.all().iter().map(|tunnel| self.shared.show(tunnel)).collect()
+    pub fn list_tunnels(&self) -> Vec<AgentTunnel> {
+        self.shared.tunnels.all().iter().map(|tunnel| self.shared.show_tunnel(tunnel)).collect()
     }
 
     /// Gets a new value whenever a tunnel has started.
     pub fn watch_tunnels(&self) -> watch::Receiver<u64> {
-        self.shared.tunnels.subscribe()
+        self.shared.tunnels.subscribe_due()
     }
 
     /// Returns a function that lists the local services behind the tunnels.
@@ -225,7 +228,7 @@ impl Agent {
     /// # Errors
     /// When the definition is wrong, there is no session, or the service refuses.
     pub async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
-        self.shared.start_tunnel(definition).await.map(|tunnel| tunnel.show())
+        self.shared.start_tunnel(definition).await.map(|tunnel| tunnel.to_agent_tunnel())
     }
 
     /// Ends a tunnel; false when there is none of that name.
@@ -239,7 +242,7 @@ impl Agent {
     }
 
     /// Waits until the agent has ended: refused for good, stopped from afar, or by [`Agent::stop`].
-    pub async fn ended(&mut self) {
+    pub async fn wait_until_ended(&mut self) {
         // It ends by itself; a panic ends it as well.
         or_debug!((&mut self.session_task).await, "the session's task broke");
     }
@@ -255,11 +258,11 @@ impl Agent {
     /// completes before the grace is over.
     pub async fn stop_or_force(mut self, grace: Duration, force: impl Future<Output = ()>) {
         tokio::select! {
-            () = drain::graceful(&self.shared, grace) => {}
+            () = drain::drain_agent(&self.shared, grace) => {}
             () = force => {}
         }
-        self.shared.shutdown.begin(ShutdownPhase::Forced);
-        self.ended().await;
+        self.shared.shutdown.begin_phase(ShutdownPhase::Forced);
+        self.wait_until_ended().await;
         for tunnel in self.shared.tunnels.all() {
             self.shared.tunnels.remove(&tunnel.name);
         }
@@ -268,7 +271,7 @@ impl Agent {
 }
 
 /// The captured requests: none yet, or those of the file.
-async fn captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
+async fn open_captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
     let Some(path) = options.inspect_file.clone() else {
         return Ok(CaptureStore::new(options.inspect));
     };
@@ -282,7 +285,7 @@ async fn captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
 }
 
 /// Listens for whoever watches the agent, where that is wanted.
-async fn admin(shared: &Arc<AgentInner>) -> Result<Option<AdminListener>, Error> {
+async fn start_admin(shared: &Arc<AgentInner>) -> Result<Option<AdminListener>, Error> {
     let Some(address) = &shared.options.admin_addr else { return Ok(None) };
     let monitor = Arc::new(AgentMonitor(Arc::downgrade(shared)));
     let started = AdminListener::start(address, monitor).await;
@@ -292,7 +295,7 @@ async fn admin(shared: &Arc<AgentInner>) -> Result<Option<AdminListener>, Error>
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.shared.shutdown.begin(ShutdownPhase::Forced);
+        self.shared.shutdown.begin_phase(ShutdownPhase::Forced);
         for tunnel in self.shared.tunnels.all() {
             tunnel.stop();
         }
@@ -316,7 +319,7 @@ impl AgentInner {
         let sessions = self.online_sessions()?;
         let definition = Arc::new(definition);
         let mut started: Vec<Arc<RunningTunnel>> = Vec::new();
-        for (suffix, proto) in definition.protocols() {
+        for (suffix, proto) in definition.bound_protocols() {
             let started_one = self.start_one(&sessions, &definition, suffix, proto).await;
             match started_one {
                 Ok(tunnel) => started.push(tunnel),
@@ -358,7 +361,7 @@ impl AgentInner {
         proto: Option<&'static str>,
     ) -> Result<Arc<RunningTunnel>, StartError> {
         let name = format!("{}{suffix}", definition.name);
-        let tunnel = Arc::new(self.prepare(name, definition, proto)?);
+        let tunnel = Arc::new(self.prepare_tunnel(name, definition, proto)?);
         if !self.tunnels.add(&tunnel) {
             let problem = format!("name: tunnel {:?} already exists", tunnel.name);
             return Err(StartError::Definition(vec![problem]));
@@ -376,7 +379,7 @@ impl AgentInner {
         }
     }
 
-    fn prepare(
+    fn prepare_tunnel(
         &self,
         name: String,
         definition: &Arc<Definition>,
@@ -386,19 +389,19 @@ impl AgentInner {
         let trust = match &definition.verify {
             None => Trust::Anything,
             Some(None) => Trust::System,
-            Some(Some(path)) => Trust::file(path)
+            Some(Some(path)) => Trust::from_file(path)
                 .map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?,
         };
         let tls = match definition.address {
-            UpstreamAddress::Tls(_) => trust.config(),
+            UpstreamAddress::Tls(_) => trust.client_config(),
             // Nobody will use it.
             _ => Ok(self.tls.clone()),
         };
         let tls = tls.map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?;
         let upstream = LocalUpstream::new(definition.address.clone(), tls, self.closed.clone())
-            .below(definition.socket_roots.clone())
-            .under(&self.reuse_bans)
-            .speaking(definition.app_protocol);
+            .with_roots(definition.socket_roots.clone())
+            .with_bans(&self.reuse_bans)
+            .with_protocol(definition.app_protocol);
         let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
         let is_http = matches!(
             definition.public,
@@ -416,7 +419,7 @@ impl AgentInner {
                 rules_header: self.rules_header.clone(),
                 interceptors: self.interceptors.clone(),
                 metrics: metrics.clone(),
-                responses: self.requests.of(proto),
+                responses: self.requests.for_proto(proto),
             }),
         };
         let options = definition.bind_options();
@@ -425,8 +428,8 @@ impl AgentInner {
     }
 
     /// A tunnel as the agent API shows it.
-    fn show(&self, tunnel: &RunningTunnel) -> AgentTunnel {
-        let mut shown = tunnel.show();
+    fn show_tunnel(&self, tunnel: &RunningTunnel) -> AgentTunnel {
+        let mut shown = tunnel.to_agent_tunnel();
         if self.options.shows_upstream_urls {
             shown.config.addr = tunnel.upstream_url();
         }
@@ -437,7 +440,7 @@ impl AgentInner {
     async fn stop_tunnel(&self, name: &str) -> bool {
         if let Some(tunnel) = self.tunnels.find(name).filter(|it| it.definition.pooling) {
             // Others go on at its URL, so that nobody has to notice.
-            drain::leave(self, &tunnel).await;
+            drain::drain_tunnel(self, &tunnel).await;
         }
         let Some(tunnel) = self.tunnels.remove(name) else { return false };
         session::unbind_everywhere(&self.state, &tunnel).await;
@@ -453,7 +456,7 @@ async fn bind_in_any(
 ) -> Result<(), TunnelBindError> {
     let mut last = TunnelBindError::Offline;
     for online in sessions.iter() {
-        match session::bind(online, tunnel).await {
+        match session::bind_tunnel(online, tunnel).await {
             Err(error @ TunnelBindError::Offline) => last = error,
             Err(error @ TunnelBindError::Lost(_)) => {
                 // The service may have bound it for all that is known, and ends it with the session.

@@ -59,7 +59,7 @@ impl StreamItem {
 
 impl StreamItem {
     /// The message as the local API shows it, of an exchange that began then.
-    pub fn show(self, start: DateTime<Local>) -> StreamMessage {
+    pub fn into_stream_message(self, start: DateTime<Local>) -> StreamMessage {
         let time = |at: Duration| (start + at).to_rfc3339_opts(SecondsFormat::Micros, false);
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         StreamMessage {
@@ -80,29 +80,38 @@ impl StreamItem {
 }
 
 /// What a message of gRPC to this target says, if a proto file describes it.
-pub(super) fn decoded(
+pub(super) fn decode_message(
     files: &ProtoFiles,
     target: &str,
     item: &StreamItem,
     bytes: BytesDisplay,
 ) -> Option<DecodedMessage> {
     let is_whole = item.kind == "grpc" && !item.is_compressed && !item.is_cut;
-    is_whole.then(|| files.decode(target, item.side, &item.data, bytes))?
+    is_whole.then(|| files.decode_message(target, item.side, &item.data, bytes))?
 }
 
 /// The messages behind an index, oldest first, and so many at most.
-pub(super) fn items(exchange: &CapturedExchange, after: u64, limit: usize) -> Vec<StreamItem> {
-    let all = match (exchange.stream(), exchange.response.as_ref()) {
+pub(super) fn items_after(
+    exchange: &CapturedExchange,
+    after: u64,
+    limit: usize,
+) -> Vec<StreamItem> {
+    let all = match (exchange.stream_kind(), exchange.response.as_ref()) {
         (Some(StreamKind::WebSocket), _) => {
-            return exchange.socket.as_ref().map_or_else(Vec::new, |log| sent(log, after, limit));
+            return exchange
+                .socket
+                .as_ref()
+                .map_or_else(Vec::new, |log| socket_items(log, after, limit));
         }
         (Some(StreamKind::Events), Some(response)) => {
-            let encoding = header(response, "content-encoding").unwrap_or_default();
+            let encoding = find_header(response, "content-encoding").unwrap_or_default();
             match encoding.trim().to_ascii_lowercase().as_str() {
-                "" | "identity" => events(&response.body.bytes(), Some(&exchange.response_marks)),
+                "" | "identity" => {
+                    parse_events(&response.body.bytes(), Some(&exchange.response_marks))
+                }
                 encoding => {
                     let decoded = decode_some(encoding, &response.body.bytes(), MAX_DECODED_BYTES);
-                    decoded.map_or_else(Vec::new, |decoded| events(&decoded.0, None))
+                    decoded.map_or_else(Vec::new, |decoded| parse_events(&decoded.0, None))
                 }
             }
         }
@@ -112,7 +121,8 @@ pub(super) fn items(exchange: &CapturedExchange, after: u64, limit: usize) -> Ve
             let both = [asked, answered].into_iter();
             let mut calls: Vec<_> = both
                 .flat_map(|(side, message, marks)| {
-                    message.map_or_else(Vec::new, |message| calls(side, message, marks))
+                    message
+                        .map_or_else(Vec::new, |message| parse_grpc_messages(side, message, marks))
                 })
                 .collect();
             // What has no time came after the last one that was noted.
@@ -125,7 +135,7 @@ pub(super) fn items(exchange: &CapturedExchange, after: u64, limit: usize) -> Ve
     numbered.skip_while(|item| item.index <= after).take(limit).collect()
 }
 
-fn sent(log: &SocketLog, after: u64, limit: usize) -> Vec<StreamItem> {
+fn socket_items(log: &SocketLog, after: u64, limit: usize) -> Vec<StreamItem> {
     let skipped = usize::try_from(after.saturating_sub(log.dropped)).unwrap_or(usize::MAX);
     let numbered = log.messages.iter().zip(log.dropped + 1..).skip(skipped).take(limit);
     numbered.map(|(message, index)| StreamItem { index, ..socket_item(message) }).collect()
@@ -156,7 +166,7 @@ fn socket_item(message: &SocketMessage) -> StreamItem {
 }
 
 /// The events of a stream, as browsers read them (HTML, section 9.2.6).
-fn events(body: &[u8], marks: Option<&BodyMarks>) -> Vec<StreamItem> {
+fn parse_events(body: &[u8], marks: Option<&BodyMarks>) -> Vec<StreamItem> {
     let (mut events, mut begin, mut data) = (Vec::new(), 0, Vec::new());
     let (mut kind, mut id) = (String::new(), String::new());
     let mut end = if body.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
@@ -165,7 +175,7 @@ fn events(body: &[u8], marks: Option<&BodyMarks>) -> Vec<StreamItem> {
         if line.is_empty() {
             // Without data it is none.
             if !data.is_empty() {
-                let at = marks.and_then(|marks| marks.time_of(end as u64));
+                let at = marks.and_then(|marks| marks.arrival_time(end as u64));
                 let mut event = StreamItem::new(StreamSide::Server, "event", at, data.join(&b'\n'));
                 event.size = (end - begin) as u64;
                 (event.event, event.event_id) = (kind.clone(), id.clone());
@@ -177,7 +187,7 @@ fn events(body: &[u8], marks: Option<&BodyMarks>) -> Vec<StreamItem> {
             id.clear();
             continue;
         }
-        let (name, value) = field(line);
+        let (name, value) = split_field(line);
         let text = || String::from_utf8_lossy(value).into_owned();
         match name {
             b"data" => data.push(value),
@@ -197,7 +207,7 @@ fn line_at(bytes: &[u8]) -> Option<(&[u8], usize)> {
 }
 
 /// The name and the value of a field.
-fn field(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     let at = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
     let (name, value) = line.split_at(at);
     let value = value.strip_prefix(b":").unwrap_or(value);
@@ -205,7 +215,11 @@ fn field(line: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The messages of one side of a gRPC call.
-fn calls(side: StreamSide, message: &CapturedMessage, marks: &BodyMarks) -> Vec<StreamItem> {
+fn parse_grpc_messages(
+    side: StreamSide,
+    message: &CapturedMessage,
+    marks: &BodyMarks,
+) -> Vec<StreamItem> {
     let (body, mut items, mut begin) = (message.body.bytes(), Vec::new(), 0);
     while let Some([flag, prefix @ ..]) =
         body.get(begin..).and_then(|rest| rest.first_chunk::<GRPC_PREFIX_BYTES>())
@@ -219,7 +233,7 @@ fn calls(side: StreamSide, message: &CapturedMessage, marks: &BodyMarks) -> Vec<
             break;
         }
         let data = whole.or(body.get(data_begin..)).unwrap_or_default().to_vec();
-        let mut item = StreamItem::new(side, "grpc", marks.time_of(end as u64), data);
+        let mut item = StreamItem::new(side, "grpc", marks.arrival_time(end as u64), data);
         (item.size, item.is_compressed, item.is_cut) =
             (length as u64, flag & 1 == 1, whole.is_none());
         items.push(item);
@@ -228,7 +242,7 @@ fn calls(side: StreamSide, message: &CapturedMessage, marks: &BodyMarks) -> Vec<
     items
 }
 
-fn header(message: &CapturedMessage, name: &str) -> Option<String> {
+fn find_header(message: &CapturedMessage, name: &str) -> Option<String> {
     let mut headers = message.headers().into_iter();
     headers.find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
@@ -245,7 +259,7 @@ mod tests {
         let body = b": a comment\r\n\r\nid: 7\nevent: sale\ndata: {\"a\":1}\ndata:  two\n\n\
             data\n\ndata: late\r\r\nretry: 5\n\ndata: not yet\n";
 
-        let read = events(body, None);
+        let read = parse_events(body, None);
 
         let shown: Vec<_> = read
             .iter()
@@ -261,7 +275,7 @@ mod tests {
     fn what_browsers_pass_over_is_no_event() {
         let body = b"\xef\xbb\xbfdata: first\n\nid: 7\nevent: none\n\nid: a\0b\ndata: last\n\n";
 
-        let read = events(body, None);
+        let read = parse_events(body, None);
 
         let shown: Vec<_> = read.iter().map(|it| (it.data.as_slice(), &*it.event_id)).collect();
         assert_eq!(shown, [(&b"first"[..], ""), (&b"last"[..], "")]);
@@ -276,19 +290,19 @@ mod tests {
             message
         };
         let captures = CaptureStore::new(CaptureLimit::default());
-        let recording = captures.open(NewCapture {
+        let recording = captures.start_recording(NewCapture {
             tunnel_name: "web",
             source: Arc::default(),
             head: b"POST / HTTP/1.1\r\nContent-Type: application/grpc\r\n\r\n",
             body: &Body::CHUNKED,
         });
-        let mut exchange = recording.record().exchange().clone();
+        let mut exchange = recording.record().lock_exchange().clone();
         exchange.request = message(b"\0\0\0\0\x01a\0\0\0\0\x01b");
         exchange.response = Some(message(b"\0\0\0\0\x01c"));
-        exchange.request_marks.push(6, Duration::from_millis(1), usize::MAX);
-        exchange.response_marks.push(6, Duration::from_millis(2), usize::MAX);
+        exchange.request_marks.push_mark(6, Duration::from_millis(1), usize::MAX);
+        exchange.response_marks.push_mark(6, Duration::from_millis(2), usize::MAX);
 
-        let read = items(&exchange, 0, 9);
+        let read = items_after(&exchange, 0, 9);
 
         let data: Vec<_> = read.iter().map(|it| it.data.as_slice()).collect();
         assert_eq!(data, [b"a", b"c", b"b"]);
@@ -300,7 +314,7 @@ mod tests {
         message.body = b"\0\0\0\0\x02hi\x01\0\0\0\x03abc\0\0\0\0\x05cut".to_vec().into();
         message.body_length = message.body.len() as u64;
         let read = |message: &CapturedMessage| {
-            let items = calls(StreamSide::Client, message, &BodyMarks::default());
+            let items = parse_grpc_messages(StreamSide::Client, message, &BodyMarks::default());
             let shown = |it: StreamItem| (it.data, it.is_compressed, it.is_cut, it.size);
             items.into_iter().map(shown).collect::<Vec<_>>()
         };

@@ -34,7 +34,7 @@ pub struct RequestCounts([Arc<CodeCounts>; KINDS.len()]);
 
 impl RequestCounts {
     /// Where a tunnel counts; `proto` is that of its bind.
-    pub(super) fn of(&self, proto: Option<&str>) -> Arc<CodeCounts> {
+    pub(super) fn for_proto(&self, proto: Option<&str>) -> Arc<CodeCounts> {
         let kind = proto.unwrap_or(LABELED);
         let place = KINDS.iter().position(|known| *known == kind);
         self.0[place.unwrap_or_default()].clone()
@@ -74,47 +74,47 @@ impl TunnelMetrics {
 
     /// A connection was opened.
     pub fn connection_opened(&self, now: Instant) {
-        let mut figures = lock(&self.connections);
+        let mut figures = lock_mutex(&self.connections);
         figures.gauge += 1;
         figures.meter.mark(now);
     }
 
     /// A connection was closed after it was open for so long.
     pub fn connection_closed(&self, lasted: Duration, now: Instant) {
-        let mut figures = lock(&self.connections);
+        let mut figures = lock_mutex(&self.connections);
         figures.gauge -= 1;
-        figures.sample.add(lasted, now);
+        figures.sample.add_value(lasted, now);
     }
 
     /// How many connections are open.
     pub fn open_connections(&self) -> i64 {
-        lock(&self.connections).gauge
+        lock_mutex(&self.connections).gauge
     }
 
     /// A request arrived.
     pub fn request_started(&self, now: Instant) {
-        lock(&self.requests).meter.mark(now);
+        lock_mutex(&self.requests).meter.mark(now);
     }
 
     /// A request was answered to the end, after so long.
     pub fn request_finished(&self, took: Duration, now: Instant) {
-        lock(&self.requests).sample.add(took, now);
+        lock_mutex(&self.requests).sample.add_value(took, now);
     }
 
     /// An exchange is over, however it went.
     pub fn exchange_ended(&self, exchange: &EndedExchange) {
-        lock(&self.traffic).add(exchange);
+        lock_mutex(&self.traffic).add_exchange(exchange);
     }
 
     /// What came in each slot of the last hour, from one of them on.
-    pub fn traffic(&self, from: u64, now: Instant) -> Vec<TrafficSlot> {
-        lock(&self.traffic).since(from, now)
+    pub fn traffic_since(&self, from: u64, now: Instant) -> Vec<TrafficSlot> {
+        lock_mutex(&self.traffic).slots_since(from, now)
     }
 
     /// The figures as the agent API reports them.
     pub fn report(&self, now: Instant) -> Metrics {
-        let (conns, gauge) = lock(&self.connections).report(now);
-        let (http, _) = lock(&self.requests).report(now);
+        let (conns, gauge) = lock_mutex(&self.connections).report(now);
+        let (http, _) = lock_mutex(&self.requests).report(now);
         Metrics {
             conns: ConnectionMetrics {
                 count: conns.count,
@@ -224,12 +224,12 @@ impl DecayingSample {
         Self { entries: BinaryHeap::new(), since: now, random: u64::from_ne_bytes(seed) | 1 }
     }
 
-    fn add(&mut self, value: Duration, now: Instant) {
+    fn add_value(&mut self, value: Duration, now: Instant) {
         if now.saturating_duration_since(self.since) >= RESCALE_INTERVAL {
-            self.rescale(now);
+            self.rescale_priorities(now);
         }
         let age = now.saturating_duration_since(self.since).as_secs_f64();
-        let priority = f64::exp(DECAY_PER_SECOND * age) / self.draw();
+        let priority = f64::exp(DECAY_PER_SECOND * age) / self.draw_random();
         let nanoseconds = value.as_nanos() as f64;
         if self.entries.len() < MAX_SAMPLES {
             self.entries.push(WeightedValue { priority, nanoseconds });
@@ -240,7 +240,7 @@ impl DecayingSample {
         }
     }
 
-    fn rescale(&mut self, now: Instant) {
+    fn rescale_priorities(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
         let factor = f64::exp(-DECAY_PER_SECOND * passed);
         self.since = now;
@@ -249,7 +249,7 @@ impl DecayingSample {
     }
 
     /// A number above 0 and at most 1 (xorshift64*).
-    fn draw(&mut self) -> f64 {
+    fn draw_random(&mut self) -> f64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -299,7 +299,7 @@ impl Ord for WeightedValue {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -363,8 +363,8 @@ mod tests {
     fn the_sample_is_bounded_and_prefers_recent_values() {
         let start = Instant::now();
         let mut sample = DecayingSample::new(start);
-        (0..5000).for_each(|_| sample.add(Duration::from_nanos(1), start));
-        (0..5000).for_each(|_| sample.add(Duration::from_nanos(2), after(start, 7300)));
+        (0..5000).for_each(|_| sample.add_value(Duration::from_nanos(1), start));
+        (0..5000).for_each(|_| sample.add_value(Duration::from_nanos(2), after(start, 7300)));
 
         assert_eq!(sample.entries.len(), MAX_SAMPLES);
         assert_eq!(sample.percentiles([0.01])[0], 2.0);

@@ -21,7 +21,7 @@ const OTHER: &str = "other";
 pub(super) struct AgentMonitor(pub Weak<AgentInner>);
 
 impl MonitorTarget for AgentMonitor {
-    fn obstacles(&self, _: ReadyFor) -> Vec<String> {
+    fn unready_reasons(&self, _: ReadyFor) -> Vec<String> {
         let Some(agent) = self.0.upgrade() else { return vec!["the agent has ended".to_owned()] };
         if agent.shutdown.phase() > ShutdownPhase::Running {
             return vec!["draining: the agent is stopping".to_owned()];
@@ -32,7 +32,7 @@ impl MonitorTarget for AgentMonitor {
         }
     }
 
-    fn figures(&self) -> Vec<Box<dyn Collect>> {
+    fn metric_collectors(&self) -> Vec<Box<dyn Collect>> {
         let agent = self.0.upgrade();
         agent.map(|agent| Box::new(AgentFigures(agent)) as Box<dyn Collect>).into_iter().collect()
     }
@@ -59,49 +59,49 @@ impl Collect for AgentFigures {
 impl AgentFigures {
     fn collect_session(&self, families: &mut Families<'_>) -> fmt::Result {
         let streams: Vec<_> =
-            self.0.state.borrow().sessions().map(|online| online.session.streams()).collect();
+            self.0.state.borrow().sessions().map(|online| online.session.stream_count()).collect();
         let is_online = f64::from(u8::from(!streams.is_empty()));
         let help = "1 while the agent has a session with the service.";
-        families.gauge("ginnel_agent_online", help)?.level(&[], is_online)?;
+        families.gauge("ginnel_agent_online", help)?.write_gauge(&[], is_online)?;
         let help = "Sessions with the service; 2 where it has several nodes and none is away.";
-        families.gauge("ginnel_agent_sessions", help)?.level(&[], streams.len() as f64)?;
+        families.gauge("ginnel_agent_sessions", help)?.write_gauge(&[], streams.len() as f64)?;
         let reconnects = self.0.with_history(|history| history.reconnects);
         let help = "How often a session was lost and made again.";
-        families.counter("ginnel_agent_reconnects", help)?.count(&[], reconnects)?;
+        families.counter("ginnel_agent_reconnects", help)?.write_counter(&[], reconnects)?;
         let help = "Streams that are open in the sessions.";
         let open = streams.iter().sum::<usize>() as f64;
-        families.gauge("ginnel_agent_streams", help)?.level(&[], open)
+        families.gauge("ginnel_agent_streams", help)?.write_gauge(&[], open)
     }
 
     fn collect_tunnels(&self, families: &mut Families<'_>) -> fmt::Result {
         let help = "Requests by the kind of their tunnel and the class of the response.";
         let mut family = families.counter("ginnel_agent_requests", help)?;
         for (kind, codes) in self.0.requests.by_kind() {
-            for (code, count) in codes.counted() {
-                family.count(&[("kind", kind), ("code", code)], count)?;
+            for (code, count) in codes.nonzero_counts() {
+                family.write_counter(&[("kind", kind), ("code", code)], count)?;
             }
         }
-        let tunnels = self.tunnels();
+        let tunnels = self.tunnel_figures();
         let help = "Requests that tunnels have taken.";
         let mut family = families.counter("ginnel_agent_tunnel_requests", help)?;
         for tunnel in &tunnels {
-            family.count(&[("tunnel", &tunnel.name)], tunnel.requests)?;
+            family.write_counter(&[("tunnel", &tunnel.name)], tunnel.requests)?;
         }
         let help = "Connections that tunnels have taken.";
         let mut family = families.counter("ginnel_agent_tunnel_connections_accepted", help)?;
         for tunnel in &tunnels {
-            family.count(&[("tunnel", &tunnel.name)], tunnel.connections)?;
+            family.write_counter(&[("tunnel", &tunnel.name)], tunnel.connections)?;
         }
         let help = "Connections of tunnels that are open.";
         let mut family = families.gauge("ginnel_agent_tunnel_connections", help)?;
         for tunnel in &tunnels {
-            family.level(&[("tunnel", &tunnel.name)], tunnel.open as f64)?;
+            family.write_gauge(&[("tunnel", &tunnel.name)], tunnel.open as f64)?;
         }
         Ok(())
     }
 
     /// The tunnels that run; those beyond the bound are one.
-    fn tunnels(&self) -> Vec<TunnelFigures> {
+    fn tunnel_figures(&self) -> Vec<TunnelFigures> {
         let now = Instant::now();
         let all = self.0.tunnels.all();
         let figures = all.iter().map(|tunnel| {
@@ -127,12 +127,12 @@ impl AgentFigures {
     fn collect_captures(&self, families: &mut Families<'_>) -> fmt::Result {
         let usage = self.0.captures.usage();
         let help = "Captured requests that are kept.";
-        families.gauge("ginnel_capture_requests", help)?.level(&[], usage.records as f64)?;
+        families.gauge("ginnel_capture_requests", help)?.write_gauge(&[], usage.records as f64)?;
         let help = "Memory that captured requests take.";
-        families.gauge("ginnel_capture_bytes", help)?.level(&[], usage.bytes as f64)?;
+        families.gauge("ginnel_capture_bytes", help)?.write_gauge(&[], usage.bytes as f64)?;
         let help = "Memory that captured requests may take.";
-        families.gauge("ginnel_capture_limit_bytes", help)?.level(&[], usage.limit as f64)?;
+        families.gauge("ginnel_capture_limit_bytes", help)?.write_gauge(&[], usage.limit as f64)?;
         let help = "Captured requests that were let go to make room.";
-        families.counter("ginnel_capture_evictions", help)?.count(&[], usage.evicted)
+        families.counter("ginnel_capture_evictions", help)?.write_counter(&[], usage.evicted)
     }
 }

@@ -29,17 +29,17 @@ impl OptionParts {
     ///
     /// # Errors
     /// With every problem; there is at least one.
-    pub fn read(options: &AgentOptions) -> Result<Self, Vec<Error>> {
+    pub fn from_options(options: &AgentOptions) -> Result<Self, Vec<Error>> {
         let mut problems = Vec::new();
-        note(&mut problems, check_authtoken(options));
-        note(&mut problems, check_metadata(options));
-        let tls = note(&mut problems, options.trust.config());
+        collect_problem(&mut problems, check_authtoken(options));
+        collect_problem(&mut problems, check_metadata(options));
+        let tls = collect_problem(&mut problems, options.trust.client_config());
         let web_hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts);
-        let web_hosts = note(&mut problems, web_hosts);
+        let web_hosts = collect_problem(&mut problems, web_hosts);
         let replay_hosts = allowed_hosts("replay_allow_hosts", &options.replay_allow_hosts);
-        let replay_hosts = note(&mut problems, replay_hosts);
-        let socket_roots = note(&mut problems, socket_roots(options));
-        let interceptors = note(&mut problems, interceptors(options));
+        let replay_hosts = collect_problem(&mut problems, replay_hosts);
+        let socket_roots = collect_problem(&mut problems, socket_roots(options));
+        let interceptors = collect_problem(&mut problems, build_interceptors(options));
         match (tls, web_hosts, replay_hosts, socket_roots, interceptors) {
             (
                 Some(tls),
@@ -56,7 +56,7 @@ impl OptionParts {
 }
 
 /// Keeps the problem of a part, or returns the part.
-fn note<T>(problems: &mut Vec<Error>, part: Result<T, Error>) -> Option<T> {
+fn collect_problem<T>(problems: &mut Vec<Error>, part: Result<T, Error>) -> Option<T> {
     part.map_err(|problem| problems.push(problem)).ok()
 }
 
@@ -79,7 +79,7 @@ fn check_metadata(options: &AgentOptions) -> Result<(), Error> {
 }
 
 fn allowed_hosts(option: &str, entries: &[String]) -> Result<AllowedHosts, Error> {
-    AllowedHosts::read(entries).map_err(|entry| Error::Option {
+    AllowedHosts::parse_entries(entries).map_err(|entry| Error::Option {
         option: option.to_owned(),
         problem: format!(
             "{:?} is not an address, a network, a name or .name; leave out the scheme and the port",
@@ -97,7 +97,7 @@ fn socket_roots(options: &AgentOptions) -> Result<UnixSocketRoots, Error> {
 }
 
 /// The mocks of the configuration.
-fn interceptors(options: &AgentOptions) -> Result<Arc<Interceptors>, Error> {
+fn build_interceptors(options: &AgentOptions) -> Result<Arc<Interceptors>, Error> {
     let interceptors = Interceptors::default();
     for fields in &options.mocks {
         interceptors.add_mock(fields.clone(), true).map_err(|error| Error::Option {

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use ginnel_base::address::Authority;
 use ginnel_http1::{
-    CHUNKED, HeadWriter, elements, is_hop_by_hop, is_proper_upgrade, may_be_named, may_trail,
+    CHUNKED, HeadWriter, is_hop_by_hop, is_proper_upgrade, list_elements, may_be_named, may_trail,
     write_chunk, write_last_chunk,
 };
 
@@ -44,13 +44,13 @@ pub(super) struct OutgoingRequest {
 }
 
 /// Returns the bytes that repeat a captured request, which must be whole.
-pub(super) fn replayed(request: &CapturedMessage, source: &CaptureSource) -> Vec<u8> {
-    let mut outgoing = OutgoingRequest::of(request);
+pub(super) fn replay_bytes(request: &CapturedMessage, source: &CaptureSource) -> Vec<u8> {
+    let mut outgoing = OutgoingRequest::from_captured(request);
     let Some(origin) = &source.imported_from else {
-        return outgoing.write(RequestConnection::Upgrading);
+        return outgoing.to_bytes(RequestConnection::Upgrading);
     };
     outgoing.replace_host(&host_of_origin(origin));
-    outgoing.write(RequestConnection::New)
+    outgoing.to_bytes(RequestConnection::New)
 }
 
 /// Returns the value of `Host` for the scheme and authority of an imported request.
@@ -64,7 +64,7 @@ pub(super) fn host_of_origin(origin: &str) -> Cow<'_, str> {
 
 impl OutgoingRequest {
     /// A captured request, without the framing that it came with.
-    pub fn of(message: &CapturedMessage) -> Self {
+    pub fn from_captured(message: &CapturedMessage) -> Self {
         let mut headers = message.exact_headers();
         if message.is_decoded {
             headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
@@ -73,7 +73,7 @@ impl OutgoingRequest {
             start_line: message.exact_start_line().map(<[u8]>::to_vec),
             headers,
             body: message.body.bytes().into_owned(),
-            trailers: trailers_of(message),
+            trailers: captured_trailers(message),
         }
     }
 
@@ -93,16 +93,16 @@ impl OutgoingRequest {
     pub fn write_head(&self, connection: RequestConnection) -> Vec<u8> {
         let mut head = Vec::new();
         let line = self.start_line.join(&b' ');
-        let mut writer = HeadWriter::begin(&line, &mut head);
-        let fields = ConnectionFields::of(self, connection);
+        let mut writer = HeadWriter::begin_line(&line, &mut head);
+        let fields = ConnectionFields::from_request(self, connection);
         let mut length = Some(self.body.len()).filter(|_| self.trailers.is_empty());
         for (name, value) in &self.headers {
             if name.eq_ignore_ascii_case("content-length") {
                 // The length keeps its place, so that a request with a right one is sent as it came.
                 length.take().into_iter().for_each(|length| {
-                    writer.display(name, length);
+                    writer.display_field(name, length);
                 });
-            } else if !is_framing(name) && fields.keep(name, value) {
+            } else if !is_framing(name) && fields.keeps_field(name, value) {
                 writer.field(name, value);
             }
         }
@@ -113,14 +113,14 @@ impl OutgoingRequest {
         } else if let Some(length) = length
             && (length > 0 || !METHODS_WITHOUT_BODY.contains(&method.as_slice()))
         {
-            writer.display("Content-Length", length);
+            writer.display_field("Content-Length", length);
         }
         writer.end();
         head
     }
 
     /// Writes the request.
-    pub fn write(&self, connection: RequestConnection) -> Vec<u8> {
+    pub fn to_bytes(&self, connection: RequestConnection) -> Vec<u8> {
         let mut bytes = self.write_head(connection);
         if self.trailers.is_empty() {
             bytes.extend_from_slice(&self.body);
@@ -140,19 +140,19 @@ struct ConnectionFields<'r> {
 }
 
 impl<'r> ConnectionFields<'r> {
-    fn of(request: &'r OutgoingRequest, connection: RequestConnection) -> Self {
+    fn from_request(request: &'r OutgoingRequest, connection: RequestConnection) -> Self {
         let lists = request.headers.iter().filter(|(name, _)| is_connection(name));
-        let named = lists.flat_map(|(_, value)| elements(value)).collect();
+        let named = lists.flat_map(|(_, value)| list_elements(value)).collect();
         Self { connection, named }
     }
 
-    fn keep(&self, name: &str, value: &[u8]) -> bool {
-        let upgrades = || elements(value).any(is_proper_upgrade);
+    fn keeps_field(&self, name: &str, value: &[u8]) -> bool {
+        let upgrades = || list_elements(value).any(is_proper_upgrade);
         match self.connection {
             RequestConnection::Same => true,
             RequestConnection::Upgrading if name.eq_ignore_ascii_case("upgrade") => upgrades(),
             RequestConnection::Upgrading if is_connection(name) => {
-                elements(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"))
+                list_elements(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"))
             }
             // gRPC needs it.
             _ if name.eq_ignore_ascii_case("te") => {
@@ -160,19 +160,19 @@ impl<'r> ConnectionFields<'r> {
             }
             // The body follows at once, and no interim response is waited for.
             _ if name.eq_ignore_ascii_case("expect") => false,
-            _ => !is_hop_by_hop(name) && !self.names(name),
+            _ => !is_hop_by_hop(name) && !self.names_field(name),
         }
     }
 
     /// Returns true if `Connection` names a field that may be left out for it.
-    fn names(&self, name: &str) -> bool {
+    fn names_field(&self, name: &str) -> bool {
         let is_it = |option: &&[u8]| option.eq_ignore_ascii_case(name.as_bytes());
         may_be_named(name.as_bytes()) && self.named.iter().any(is_it)
     }
 }
 
 /// Returns the fields behind a captured body that may be sent there.
-fn trailers_of(message: &CapturedMessage) -> HeaderMap {
+fn captured_trailers(message: &CapturedMessage) -> HeaderMap {
     let header = |(name, value): (String, Vec<u8>)| {
         let field = (HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
         may_trail(&field.0).then_some(field)
@@ -214,7 +214,7 @@ mod tests {
     fn imported(head: &str, body: &str, origin: &str) -> String {
         let imported_from = Some(origin.to_owned());
         let source = CaptureSource { imported_from, ..CaptureSource::default() };
-        String::from_utf8(replayed(&captured(head, body), &source)).unwrap()
+        String::from_utf8(replay_bytes(&captured(head, body), &source)).unwrap()
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
             ("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTE: trailers\r\n\r\n", ""),
             ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", ""),
         ] {
-            let sent = replayed(&captured(head, body), &CaptureSource::default());
+            let sent = replay_bytes(&captured(head, body), &CaptureSource::default());
 
             assert_eq!(String::from_utf8(sent).unwrap(), format!("{head}{body}"));
         }
@@ -284,7 +284,7 @@ mod tests {
         let mut message = captured(head, "hello");
         message.is_decoded = true;
 
-        let sent = replayed(&message, &CaptureSource::default());
+        let sent = replay_bytes(&message, &CaptureSource::default());
 
         let expected = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
         assert_eq!(sent, expected);
@@ -297,7 +297,7 @@ mod tests {
         message.chunked = true;
         message.trailer = b"x-sum: 7\r\nContent-Length: 9\r\n\r\n".to_vec();
 
-        let sent = replayed(&message, &CaptureSource::default());
+        let sent = replay_bytes(&message, &CaptureSource::default());
 
         let expected = format!("{head}5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");
         assert_eq!(String::from_utf8(sent).unwrap(), expected);

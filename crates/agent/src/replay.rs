@@ -10,8 +10,8 @@ use super::capture::CaptureSource;
 use super::definition::local_address;
 use super::edits::TRUNCATED;
 use super::inner::AgentInner;
-use super::outgoing::replayed;
-use super::relay::{HttpForwarder, LocalUpstream, once};
+use super::outgoing::replay_bytes;
+use super::relay::{HttpForwarder, LocalUpstream, serve_replay};
 use super::tls::Trust;
 use super::tunnels::{LocalService, RunningTunnel};
 
@@ -104,7 +104,7 @@ pub(super) struct ReplayTarget {
 impl ReplayTarget {
     /// Sends a request. `recorded` hears the identifier of the record, where the tunnel is inspected, and
     /// `status` is that of the response as soon as it has begun; 0 until then.
-    pub async fn send(
+    pub async fn send_request(
         &self,
         request: Vec<u8>,
         source: Arc<CaptureSource>,
@@ -114,11 +114,11 @@ impl ReplayTarget {
         let tunnel = &self.tunnel;
         let LocalService::Http(front) = &tunnel.service else { return };
         let front = self.elsewhere.as_ref().unwrap_or(front);
-        let activity = tunnel.unwatched();
+        let activity = tunnel.detached_activity();
         let opened = Instant::now();
         tunnel.metrics.connection_opened(opened);
-        let mut shutdown = tunnel.signal();
-        let sending = once(front, request, source, recorded, &activity, status);
+        let mut shutdown = tunnel.shutdown_signal();
+        let sending = serve_replay(front, request, source, recorded, &activity, status);
         // What takes longer than this waits for something that nobody will send.
         let sending = tokio::time::timeout(MAX_REPLAY_TIME, sending);
         // It counts for its tunnel, which it may end with.
@@ -137,26 +137,31 @@ pub(super) fn replay_source(replay_of: Option<String>) -> CaptureSource {
 impl AgentInner {
     /// Sends a captured request again, to the local service of its tunnel or of another; returns
     /// when that has answered, or after ten seconds.
-    pub(super) async fn replay(
+    pub(super) async fn replay_request(
         self: &Arc<Self>,
         id: &str,
         tunnel_name: Option<&str>,
         plan: ReplayPlan,
     ) -> Result<(), ReplayError> {
         let record = self.captures.find(id).ok_or_else(|| ReplayError::NoRecord(id.to_owned()))?;
-        let request = record.exchange().request.clone();
+        let request = record.lock_exchange().request.clone();
         if !request.is_whole() {
             return Err(ReplayError::Truncated);
         }
         let name = tunnel_name.unwrap_or(&record.tunnel_name);
-        self.send(name, replayed(&request, &record.source), Some(record.id.clone()), plan)
-            .await
-            .map(drop)
+        self.send_request(
+            name,
+            replay_bytes(&request, &record.source),
+            Some(record.id.clone()),
+            plan,
+        )
+        .await
+        .map(drop)
     }
 
-    /// Sends a request to the local service of a tunnel; returns as [`AgentInner::replay`] does, with the
+    /// Sends a request to the local service of a tunnel; returns as [`AgentInner::replay_request`] does, with the
     /// identifier of the new record where the tunnel is inspected.
-    pub(super) async fn send(
+    pub(super) async fn send_request(
         self: &Arc<Self>,
         tunnel_name: &str,
         request: Vec<u8>,
@@ -168,17 +173,17 @@ impl AgentInner {
         let (recorded, mut record) = oneshot::channel();
         let shared = self.clone();
         let sending = tokio::spawn(async move {
-            let mut shutdown = target.tunnel.signal();
+            let mut shutdown = target.tunnel.shutdown_signal();
             let mut recorded = Some(recorded);
             for number in 0..plan.times {
                 let pause = tokio::time::sleep(plan.interval * u32::from(number > 0));
                 let is_running = shutdown.run_until(ShutdownPhase::Graceful, pause).await;
-                if is_running.is_none() || !shared.tunnels.has(&target.tunnel) {
+                if is_running.is_none() || !shared.tunnels.is_running(&target.tunnel) {
                     return;
                 }
                 let recorded = recorded.take().unwrap_or_else(|| oneshot::channel().0);
                 let status = AtomicU16::new(0);
-                target.send(request.clone(), source.clone(), recorded, &status).await;
+                target.send_request(request.clone(), source.clone(), recorded, &status).await;
             }
         });
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
@@ -195,7 +200,8 @@ impl AgentInner {
         let tunnel = self.tunnels.find(tunnel_name);
         let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
         let tunnel = tunnel.ok_or_else(|| ReplayError::NoTunnel(tunnel_name.to_owned()))?;
-        let elsewhere = address.map(|address| self.elsewhere(&tunnel, address)).transpose()?;
+        let elsewhere =
+            address.map(|address| self.forwarder_for_address(&tunnel, address)).transpose()?;
         Ok(ReplayTarget { tunnel, elsewhere })
     }
 
@@ -207,7 +213,7 @@ impl AgentInner {
     }
 
     /// A tunnel whose local service is at another address, where requests may be sent to that.
-    fn elsewhere(
+    fn forwarder_for_address(
         &self,
         tunnel: &RunningTunnel,
         address: UpstreamAddress,
@@ -221,16 +227,15 @@ impl AgentInner {
         };
         let is_public_host =
             |url: String| EndpointUrl::parse(&url).is_ok_and(|url| url.host == place.host);
-        let is_own =
-            self.tunnels.all().iter().any(|own| {
-                own.definition.address == address || own.url().is_some_and(is_public_host)
-            });
-        if !is_own && !self.replay_hosts.allows(&place.host) {
+        let is_own = self.tunnels.all().iter().any(|own| {
+            own.definition.address == address || own.public_url().is_some_and(is_public_host)
+        });
+        if !is_own && !self.replay_hosts.allows_host(&place.host) {
             return Err(refused("is not this machine; replay_allow_hosts can allow it"));
         }
-        let tls = Trust::Anything.config().map_err(|error| refused(&error.to_string()))?;
+        let tls = Trust::Anything.client_config().map_err(|error| refused(&error.to_string()))?;
         let upstream = LocalUpstream::new(address, tls, self.closed.clone())
-            .speaking(tunnel.definition.app_protocol);
-        Ok(front.leading_to(upstream.under(&self.reuse_bans)))
+            .with_protocol(tunnel.definition.app_protocol);
+        Ok(front.leading_to(upstream.with_bans(&self.reuse_bans)))
     }
 }

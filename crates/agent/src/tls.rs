@@ -28,7 +28,7 @@ impl Trust {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn file(path: &Path) -> Result<Self, Error> {
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
         match certificate::read_file(path) {
             Ok(pem) => Ok(Self::Pem(pem)),
             Err(source) => Err(Error::File { path: path.to_owned(), source }),
@@ -39,14 +39,14 @@ impl Trust {
     ///
     /// # Errors
     /// When there is no certificate to trust.
-    pub fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, Error> {
         let unusable = |error: rustls::Error| Error::Certificates(error.to_string());
         let roots = match self {
             Self::Anything => {
                 return tls::unverified_client_config().map(Arc::new).map_err(unusable);
             }
             Self::System => tls::system_roots(),
-            Self::Pem(pem) => tls::roots(pem).map_err(Error::Certificates)?,
+            Self::Pem(pem) => tls::parse_roots(pem).map_err(Error::Certificates)?,
         };
         if roots.is_empty() {
             return Err(Error::Certificates("there is no certificate to trust".to_owned()));
@@ -60,13 +60,13 @@ impl Trust {
 ///
 /// # Errors
 /// With the field that is unusable, and why.
-pub fn server(
+pub fn server_config(
     certificate: &[u8],
     key: &[u8],
     authorities: Option<&[u8]>,
 ) -> Result<Arc<ServerConfig>, (&'static str, String)> {
     let certified =
-        certificate::certified(certificate, key).map_err(|unusable| match unusable {
+        certificate::parse_certified_key(certificate, key).map_err(|unusable| match unusable {
             Unusable::Certificate(problem) => ("crt", problem),
             Unusable::Key(problem) => ("key", problem),
         })?;

@@ -64,7 +64,7 @@ impl TrafficRing {
     }
 
     /// Counts an exchange in the slot in which it began.
-    pub fn add(&mut self, exchange: &EndedExchange) {
+    pub fn add_exchange(&mut self, exchange: &EndedExchange) {
         let at = self.slot_at(exchange.started);
         let slot = match self.slots.iter().rposition(|slot| slot.at <= at) {
             Some(place) if self.slots[place].at == at => place,
@@ -80,14 +80,14 @@ impl TrafficRing {
         slot.received += exchange.received;
         slot.sent += exchange.sent;
         if let Some(took) = exchange.took {
-            slot.count(class_of(took));
+            slot.count_class(class_of(took));
         }
-        self.forget(at);
+        self.evict_expired(at);
     }
 
     /// The slots from one on, oldest first.
-    pub fn since(&mut self, from: u64, now: Instant) -> Vec<TrafficSlot> {
-        self.forget(self.slot_at(now));
+    pub fn slots_since(&mut self, from: u64, now: Instant) -> Vec<TrafficSlot> {
+        self.evict_expired(self.slot_at(now));
         self.slots.iter().filter(|slot| slot.at >= from).cloned().collect()
     }
 
@@ -101,7 +101,7 @@ impl TrafficRing {
     }
 
     /// Lets slots go that are too old at a time.
-    fn forget(&mut self, now: u64) {
+    fn evict_expired(&mut self, now: u64) {
         let oldest = now.saturating_sub((MAX_SLOTS - 1) * SLOT_MS);
         while self.slots.front().is_some_and(|slot| slot.at < oldest) {
             self.slots.pop_front();
@@ -114,7 +114,7 @@ impl TrafficSlot {
         Self { at, requests: 0, errors: 0, received: 0, sent: 0, classes: Vec::new() }
     }
 
-    fn count(&mut self, class: usize) {
+    fn count_class(&mut self, class: usize) {
         match self.classes.binary_search_by_key(&class, |(class, _)| *class) {
             Ok(place) => self.classes[place].1 += 1,
             Err(place) => self.classes.insert(place, (class, 1)),
@@ -148,16 +148,16 @@ mod tests {
         let at = |seconds| now + Duration::from_secs(seconds);
 
         for (seconds, took) in [(0, 1), (25, 1), (3, 500), (9, 1), (14, 1), (25, 2)] {
-            ring.add(&exchange(at(seconds), took));
+            ring.add_exchange(&exchange(at(seconds), took));
         }
 
-        let slots = ring.since(0, at(30));
+        let slots = ring.slots_since(0, at(30));
         let counts: Vec<_> =
             slots.iter().map(|slot| (slot.at, slot.requests, slot.errors)).collect();
         assert_eq!(counts, [(1_000_000, 3, 1), (1_010_000, 1, 0), (1_020_000, 2, 0)]);
         assert_eq!((slots[0].received, slots[0].sent), (3, 6));
         assert_eq!(slots[0].classes.iter().map(|(_, count)| count).sum::<u32>(), 3);
-        assert_eq!(ring.since(1_010_000, at(30)).len(), 2);
+        assert_eq!(ring.slots_since(1_010_000, at(30)).len(), 2);
     }
 
     #[test]
@@ -166,13 +166,13 @@ mod tests {
         let mut ring = TrafficRing::new(now, SystemTime::UNIX_EPOCH + Duration::from_secs(1000));
 
         for seconds in 0..4000 {
-            ring.add(&exchange(now + Duration::from_secs(seconds), 1));
+            ring.add_exchange(&exchange(now + Duration::from_secs(seconds), 1));
         }
 
         let last = now + Duration::from_secs(3999);
-        assert_eq!(ring.since(0, last).len() as u64, MAX_SLOTS);
-        assert_eq!(ring.since(0, last + Duration::from_secs(3590)).len(), 1);
-        assert!(ring.since(0, last + Duration::from_secs(3600)).is_empty());
+        assert_eq!(ring.slots_since(0, last).len() as u64, MAX_SLOTS);
+        assert_eq!(ring.slots_since(0, last + Duration::from_secs(3590)).len(), 1);
+        assert!(ring.slots_since(0, last + Duration::from_secs(3600)).is_empty());
     }
 
     #[test]

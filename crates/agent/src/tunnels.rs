@@ -20,7 +20,8 @@ use super::capture::{CaptureSource, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
 use super::relay::{
-    Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, LocalUpstream, copy, serve,
+    Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, LocalUpstream, copy_bidirectional,
+    serve_connection,
 };
 use super::slot::{PerSlot, SessionSlot};
 
@@ -146,13 +147,13 @@ impl RunningTunnel {
     }
 
     /// The public address; none before it is known, and for a labeled tunnel.
-    pub fn url(&self) -> Option<String> {
-        self.binding().url.clone()
+    pub fn public_url(&self) -> Option<String> {
+        self.lock_binding().url.clone()
     }
 
     /// What to name at the next bind in a session: what the service gave there, else in the other one.
-    pub(super) fn reserved(&self, slot: SessionSlot) -> BoundEndpoint {
-        let binding = self.binding();
+    pub(super) fn reserved_endpoint(&self, slot: SessionSlot) -> BoundEndpoint {
+        let binding = self.lock_binding();
         let (own, other) = (binding.binds.get(slot), binding.binds.get(slot.other()));
         let last = if own.id.is_empty() { other } else { own };
         let (id, token) = (last.id.clone(), last.token.clone());
@@ -161,26 +162,27 @@ impl RunningTunnel {
 
     /// What the service names it by in a session, where it is bound there.
     pub(super) fn bind_id(&self, slot: SessionSlot) -> Option<String> {
-        let binding = self.binding();
+        let binding = self.lock_binding();
         Some(binding.binds.get(slot)).filter(|bind| bind.is_bound).map(|bind| bind.id.clone())
     }
 
     /// Whether visitors reach it over the session in a slot.
     pub(super) fn is_bound(&self, slot: SessionSlot) -> bool {
-        self.binding().binds.get(slot).is_bound
+        self.lock_binding().binds.get(slot).is_bound
     }
 
     /// Whether it was bound in some session before.
     pub(super) fn is_started(&self) -> bool {
-        self.binding().status != TunnelStatus::Connecting
+        self.lock_binding().status != TunnelStatus::Connecting
     }
 
     /// Notes that visitors reach it over a session; false if they reach it at another address over the
     /// other one, which it keeps.
     pub(super) fn set_bound(&self, slot: SessionSlot, bound: BoundEndpoint) -> bool {
-        let mut binding = self.binding();
+        let mut binding = self.lock_binding();
         let has_other = binding.binds.get(slot.other()).is_bound;
-        let is_elsewhere = has_other && place(&binding.url) != place(&bound.url);
+        let is_elsewhere =
+            has_other && address_identity(&binding.url) != address_identity(&bound.url);
         let bind = binding.binds.get_mut(slot);
         if is_elsewhere {
             *bind = SessionBind::default();
@@ -196,7 +198,7 @@ impl RunningTunnel {
 
     /// Notes why visitors do not reach it over a session for now; what the service gave stays reserved.
     pub(super) fn set_unbound(&self, slot: SessionSlot, reason: &str) {
-        let mut binding = self.binding();
+        let mut binding = self.lock_binding();
         binding.binds.get_mut(slot).is_bound = false;
         // One that is being started is for its starter to speak of.
         let is_started = binding.status != TunnelStatus::Connecting;
@@ -207,51 +209,56 @@ impl RunningTunnel {
 
     /// Whether visitors can reach it.
     pub fn status(&self) -> TunnelStatus {
-        self.binding().status.clone()
+        self.lock_binding().status.clone()
     }
 
     /// Notes why the service refuses the agent.
     pub(super) fn set_refused(&self, reason: &str) {
-        self.binding().status = TunnelStatus::Offline(reason.to_owned());
+        self.lock_binding().status = TunnelStatus::Offline(reason.to_owned());
     }
 
     /// Notes that it takes no new visitors.
     pub(super) fn set_stopping(&self) {
-        self.binding().status = TunnelStatus::Stopping;
+        self.lock_binding().status = TunnelStatus::Stopping;
     }
 
-    fn binding(&self) -> MutexGuard<'_, TunnelBinding> {
+    fn lock_binding(&self) -> MutexGuard<'_, TunnelBinding> {
         self.binding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends its connections.
     pub(super) fn stop(&self) {
-        self.shutdown.begin(ShutdownPhase::Forced);
+        self.shutdown.begin_phase(ShutdownPhase::Forced);
     }
 
     /// Lets its connections finish what they carry, and no more.
-    pub(super) fn finish(&self) {
-        self.shutdown.begin(ShutdownPhase::Graceful);
+    pub(super) fn start_drain(&self) {
+        self.shutdown.begin_phase(ShutdownPhase::Graceful);
     }
 
     /// For what ends with it.
-    pub(super) fn signal(&self) -> ShutdownSignal {
+    pub(super) fn shutdown_signal(&self) -> ShutdownSignal {
         self.shutdown.signal()
     }
 
     /// For a request that no visitor waits for.
-    pub(super) fn unwatched(&self) -> Activity<'_> {
-        Activity::unwatched(&self.shutdown)
+    pub(super) fn detached_activity(&self) -> Activity<'_> {
+        Activity::without_visitor(&self.shutdown)
     }
 
     /// Waits until it has no connections.
-    pub(super) async fn finished(&self) {
-        self.shutdown.finished().await;
+    pub(super) async fn wait_until_finished(&self) {
+        self.shutdown.wait_until_finished().await;
     }
 
     /// Serves one connection of a visitor until it ends, or the tunnel does; its TLS, if it has any, may
     /// have ended at the service.
-    pub(super) async fn serve(&self, stream: Stream, source: CaptureSource, has_ended_tls: bool) {
+    pub(super) async fn serve_connection(
+        &self,
+        stream: Stream,
+        source: CaptureSource,
+        has_ended_tls: bool,
+    ) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
         let mut shutdown = self.shutdown.signal();
@@ -259,14 +266,14 @@ impl RunningTunnel {
         let (read, write) = stream.into_split();
         let visitor: (BoxReader, BoxWriter) = (Box::pin(read), Box::pin(write));
         tokio::select! {
-            () = self.forward(visitor, source, has_ended_tls, &activity) => {}
+            () = self.forward_connection(visitor, source, has_ended_tls, &activity) => {}
             () = wait_until_over(&mut shutdown, &activity) => {}
         }
         let closed = Instant::now();
         self.metrics.connection_closed(closed.duration_since(opened), closed);
     }
 
-    async fn forward(
+    async fn forward_connection(
         &self,
         visitor: (BoxReader, BoxWriter),
         source: CaptureSource,
@@ -274,7 +281,7 @@ impl RunningTunnel {
         activity: &Activity<'_>,
     ) {
         if matches!(self.service, LocalService::Bytes(_)) {
-            activity.begin();
+            activity.begin_turn();
         }
         let plain = match self.definition.ends_tls.as_ref().filter(|_| !has_ended_tls) {
             Some(config) => accept_tls(config, visitor).await,
@@ -295,28 +302,28 @@ impl RunningTunnel {
             // An edge for bytes promises nothing about them.
             LocalService::Http(front) if source.via == Some(Via::Edge) => &front.upstream,
             LocalService::Http(front) => {
-                return serve(front, (read, write), source, activity).await;
+                return serve_connection(front, (read, write), source, activity).await;
             }
             LocalService::Bytes(upstream) => upstream,
         };
-        activity.begin();
+        activity.begin_turn();
         // A service that is away ends the stream without a byte; the visitor learns of it.
         let connected = upstream.connect_for_bytes().await;
         if connected.as_ref().is_err_and(is_reset_at_once) {
-            activity.reset();
+            activity.reset_stream();
         }
         let connected =
             or_debug!(connected, tunnel = %self.name, "cannot connect to the local service");
         let Some(connected) = connected else { return };
         let LocalStream { read: mut from, write: mut to, reset, .. } = connected;
         let visitor = (&mut read, &mut write);
-        let copied = copy(visitor, activity, (&mut from, &mut to), &reset).await;
+        let copied = copy_bidirectional(visitor, activity, (&mut from, &mut to), &reset).await;
         or_debug!(copied, tunnel = %self.name, "a connection broke");
     }
 
     /// The tunnel as the agent API shows it.
-    pub fn show(&self) -> AgentTunnel {
-        let url = self.url();
+    pub fn to_agent_tunnel(&self) -> AgentTunnel {
+        let url = self.public_url();
         let proto = url.as_deref().and_then(|url| url.split(':').next()).or(self.proto);
         AgentTunnel {
             ID: Some(self.id.clone()),
@@ -328,7 +335,7 @@ impl RunningTunnel {
             status: Some(self.status().to_string()),
             config: AgentTunnelConfig {
                 addr: self.definition.address.to_string(),
-                inspect: self.inspects(),
+                inspect: self.is_inspected(),
             },
             metrics: self.metrics.report(Instant::now()),
         }
@@ -343,7 +350,7 @@ impl RunningTunnel {
     }
 
     /// Whether requests are captured.
-    pub fn inspects(&self) -> bool {
+    pub fn is_inspected(&self) -> bool {
         matches!(&self.service, LocalService::Http(front) if front.captures.is_some())
     }
 }
@@ -351,7 +358,7 @@ impl RunningTunnel {
 /// What has to be the same in all sessions of a public address. Each node may have other ports, before
 /// which something else stands: where names tell tunnels apart, ports do not. The address of numbers is that
 /// of the node itself: there it is the port that tells them apart.
-fn place(url: &Option<String>) -> Option<(Option<String>, Option<u16>)> {
+fn address_identity(url: &Option<String>) -> Option<(Option<String>, Option<u16>)> {
     let url = EndpointUrl::parse(url.as_deref()?).ok()?;
     Some(match (&url.host, url.scheme) {
         (Host::V4(_) | Host::V6(_), _) => (None, url.port),
@@ -372,7 +379,8 @@ async fn accept_tls(
     config: &Arc<ServerConfig>,
     (read, write): (BoxReader, BoxWriter),
 ) -> Option<(BoxReader, BoxWriter)> {
-    let stream = tls::accept(tokio::io::join(read, write), config.clone(), HANDSHAKE_TIMEOUT).await;
+    let stream =
+        tls::accept_tls(tokio::io::join(read, write), config.clone(), HANDSHAKE_TIMEOUT).await;
     let stream = or_debug!(stream, "a TLS handshake of a visitor failed")?;
     let (read, write) = tokio::io::split(stream);
     Some((Box::pin(read), Box::pin(write)))
@@ -381,29 +389,29 @@ async fn accept_tls(
 impl Tunnels {
     /// The tunnels, oldest first.
     pub fn all(&self) -> Vec<Arc<RunningTunnel>> {
-        self.lock().clone()
+        self.lock_tunnels().clone()
     }
 
     /// The tunnel of this name.
     pub fn find(&self, name: &str) -> Option<Arc<RunningTunnel>> {
-        self.lock().iter().find(|tunnel| tunnel.name == name).cloned()
+        self.lock_tunnels().iter().find(|tunnel| tunnel.name == name).cloned()
     }
 
     /// The tunnel that the service names so.
     pub(super) fn bound_as(&self, id: &str) -> Option<Arc<RunningTunnel>> {
         let is_it = |tunnel: &RunningTunnel| {
-            tunnel.binding().binds.iter().any(|bind| bind.id == id && !id.is_empty())
+            tunnel.lock_binding().binds.iter().any(|bind| bind.id == id && !id.is_empty())
         };
-        self.lock().iter().find(|tunnel| is_it(tunnel)).cloned()
+        self.lock_tunnels().iter().find(|tunnel| is_it(tunnel)).cloned()
     }
 
     /// Whether this very tunnel still runs.
-    pub(super) fn has(&self, tunnel: &Arc<RunningTunnel>) -> bool {
-        self.lock().iter().any(|other| Arc::ptr_eq(other, tunnel))
+    pub(super) fn is_running(&self, tunnel: &Arc<RunningTunnel>) -> bool {
+        self.lock_tunnels().iter().any(|other| Arc::ptr_eq(other, tunnel))
     }
 
     /// Gets a new value whenever a tunnel is to be bound in a session.
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(super) fn subscribe_due(&self) -> watch::Receiver<u64> {
         self.due.subscribe()
     }
 
@@ -415,7 +423,7 @@ impl Tunnels {
 
     /// Adds a tunnel unless one of its name runs.
     pub(super) fn add(&self, tunnel: &Arc<RunningTunnel>) -> bool {
-        let mut tunnels = self.lock();
+        let mut tunnels = self.lock_tunnels();
         if tunnels.iter().any(|other| other.name == tunnel.name) {
             return false;
         }
@@ -425,14 +433,14 @@ impl Tunnels {
 
     /// Takes a tunnel out and ends its connections.
     pub(super) fn remove(&self, name: &str) -> Option<Arc<RunningTunnel>> {
-        let mut tunnels = self.lock();
+        let mut tunnels = self.lock_tunnels();
         let at = tunnels.iter().position(|tunnel| tunnel.name == name)?;
         let tunnel = tunnels.remove(at);
         tunnel.stop();
         Some(tunnel)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<RunningTunnel>>> {
+    fn lock_tunnels(&self) -> MutexGuard<'_, Vec<Arc<RunningTunnel>>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,7 +27,7 @@ impl UnixSocketRoots {
     ///
     /// # Errors
     /// If it is not, or its folder does not exist.
-    pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+    pub fn resolve_path(&self, path: &Path) -> io::Result<PathBuf> {
         let real = real_path(path)?;
         let is_below =
             |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
@@ -69,12 +69,12 @@ mod tests {
         let roots = UnixSocketRoots::new(std::slice::from_ref(&inside)).unwrap();
         let none = UnixSocketRoots::default();
 
-        assert!(roots.resolve(&inside.join("app.sock")).is_ok());
+        assert!(roots.resolve_path(&inside.join("app.sock")).is_ok());
         for path in ["link/app.sock", "link.sock", "../out/app.sock", "none/app.sock"] {
-            assert!(roots.resolve(&inside.join(path)).is_err(), "{path}");
+            assert!(roots.resolve_path(&inside.join(path)).is_err(), "{path}");
         }
-        assert!(roots.resolve(&folder.join("in-other.sock")).is_err());
-        assert!(none.resolve(&inside.join("app.sock")).is_err());
+        assert!(roots.resolve_path(&folder.join("in-other.sock")).is_err());
+        assert!(none.resolve_path(&inside.join("app.sock")).is_err());
         std::fs::remove_dir_all(folder).unwrap();
         assert!(UnixSocketRoots::new(&[PathBuf::from("run")]).is_err());
     }

@@ -3,7 +3,7 @@
 //! A doc comment arrives with a space before each line and with the line breaks of the source.
 
 /// Returns the text without the indentation of the comment. Lines and paragraphs stay as they are.
-pub fn unindent(doc: &str) -> String {
+pub fn unindent_doc(doc: &str) -> String {
     let lines: Vec<_> =
         doc.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n").trim().to_owned()
@@ -17,13 +17,13 @@ pub fn in_one_line(doc: &str) -> String {
 }
 
 /// Returns the first sentence in one line, without its full stop.
-pub fn summary(doc: &str) -> String {
+pub fn first_sentence(doc: &str) -> String {
     split_summary(doc).0
 }
 
 /// Returns the first sentence in one line, without its full stop, and the text after it.
 pub fn split_summary(doc: &str) -> (String, String) {
-    let text = unindent(doc);
+    let text = unindent_doc(doc);
     let (first, rest) = text.split_at(end_of_sentence(&text));
     (in_one_line(first), rest.trim().to_owned())
 }
@@ -71,6 +71,6 @@ mod tests {
     fn unindented_text_keeps_its_paragraphs_and_lists() {
         let doc = " One\n two.\n\n - an item\n   with more\n";
 
-        assert_eq!(unindent(doc), "One\ntwo.\n\n- an item\n  with more");
+        assert_eq!(unindent_doc(doc), "One\ntwo.\n\n- an item\n  with more");
     }
 }

@@ -24,15 +24,16 @@ pub struct ErrorBody {
 impl ErrorBody {
     /// Reads the body of a response field by field: what one of them lacks, or has of another type
     /// than it should, leaves the others as they are. A body that is not an object has no fields.
-    pub fn read(body: &[u8]) -> Self {
+    pub fn from_body(body: &[u8]) -> Self {
         // Bytes that are no text may stand in one field only.
         let body = String::from_utf8_lossy(body);
         let fields: HashMap<String, &RawValue> = serde_json::from_str(&body).unwrap_or_default();
         Self {
-            error_code: field(&fields, "error_code"),
-            status_code: field(&fields, "status_code").map_or(0, |status| status_code(&status)),
-            msg: field(&fields, "msg").unwrap_or_default(),
-            details: field(&fields, "details").unwrap_or_default(),
+            error_code: read_field(&fields, "error_code"),
+            status_code: read_field(&fields, "status_code")
+                .map_or(0, |status| status_code(&status)),
+            msg: read_field(&fields, "msg").unwrap_or_default(),
+            details: read_field(&fields, "details").unwrap_or_default(),
         }
     }
 
@@ -45,7 +46,7 @@ impl ErrorBody {
     }
 
     /// The code as text, whichever way it was written.
-    pub fn code(&self) -> Option<String> {
+    pub fn code_text(&self) -> Option<String> {
         match self.error_code.as_ref()? {
             Value::String(code) => Some(code.clone()),
             Value::Number(code) => Some(code.to_string()),
@@ -55,7 +56,7 @@ impl ErrorBody {
 }
 
 /// A field that is there and of that type.
-fn field<T: DeserializeOwned>(fields: &HashMap<String, &RawValue>, name: &str) -> Option<T> {
+fn read_field<T: DeserializeOwned>(fields: &HashMap<String, &RawValue>, name: &str) -> Option<T> {
     // What is of another type is as good as absent: the error is told by the status anyway.
     serde_json::from_str(fields.get(name)?.get()).ok()
 }
@@ -74,8 +75,8 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> (Option<String>, u16, String, usize) {
-        let body = ErrorBody::read(body.as_bytes());
-        (body.code(), body.status_code, body.msg, body.details.len())
+        let body = ErrorBody::from_body(body.as_bytes());
+        (body.code_text(), body.status_code, body.msg, body.details.len())
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_leave_the_message() {
-        let body = ErrorBody::read(b"{\"msg\":\"m\",\"details\":{\"a\":\"\xff\"}}");
+        let body = ErrorBody::from_body(b"{\"msg\":\"m\",\"details\":{\"a\":\"\xff\"}}");
 
         assert_eq!((body.msg.as_str(), body.details.len()), ("m", 1));
     }

@@ -41,7 +41,7 @@ where
         match serde_json::from_value(Value::Object(arguments)) {
             Ok(operation) => {
                 let reply = handler(context, operation);
-                Box::pin(async move { write(&reply.await?) })
+                Box::pin(async move { serialize_output(&reply.await?) })
             }
             Err(error) => Box::pin(std::future::ready(Err(E::invalid_arguments(&error)))),
         }
@@ -49,7 +49,7 @@ where
     OperationHandler { info: &O::INFO, answer: Box::new(answer) }
 }
 
-fn write<T: serde::Serialize, E: HandlerError>(output: &T) -> Result<Vec<u8>, E> {
+fn serialize_output<T: serde::Serialize, E: HandlerError>(output: &T) -> Result<Vec<u8>, E> {
     let mut body = Vec::with_capacity(USUAL_ANSWER_BYTES);
     serde_json::to_writer(&mut body, output).map_err(|error| E::unexpected(&error))?;
     Ok(body)
@@ -57,7 +57,7 @@ fn write<T: serde::Serialize, E: HandlerError>(output: &T) -> Result<Vec<u8>, E>
 
 impl<C, E> OperationHandler<C, E> {
     /// Performs the operation.
-    pub fn answer(&self, context: C, arguments: Map<String, Value>) -> HandlerFuture<E> {
+    pub fn perform_operation(&self, context: C, arguments: Map<String, Value>) -> HandlerFuture<E> {
         (self.answer)(context, arguments)
     }
 }
@@ -88,7 +88,7 @@ impl<C, E> PathOperations<C, E> {
     }
 
     /// What answers a method; `HEAD` is `GET` without the body.
-    pub fn handler(&self, method: &Method) -> Option<&OperationHandler<C, E>> {
+    pub fn handler_for(&self, method: &Method) -> Option<&OperationHandler<C, E>> {
         let method = if method == Method::HEAD { "GET" } else { method.as_str() };
         self.handlers.iter().find(|handler| handler.info.method.as_str() == method)
     }

@@ -129,15 +129,15 @@ struct LatestId {
 
 impl LatestId {
     /// Random bytes that were not used before.
-    fn random(&mut self, origin: &Origin) -> Result<[u8; RANDOM_BYTES], getrandom::Error> {
+    fn next_random(&mut self, origin: &Origin) -> Result<[u8; RANDOM_BYTES], getrandom::Error> {
         let mut random = [0; RANDOM_BYTES];
         if origin.is_seeded() {
-            origin.fill(&mut random)?;
+            origin.fill_random(&mut random)?;
             return Ok(random);
         }
         if self.spare.is_empty() {
             let mut spare = vec![0; SPARE_BYTES];
-            origin.fill(&mut spare)?;
+            origin.fill_random(&mut spare)?;
             self.spare = spare;
         }
         let begin = self.spare.len() - RANDOM_BYTES;
@@ -149,7 +149,7 @@ impl LatestId {
 
 impl Ids {
     /// Makes identifiers of the times and bytes of this origin.
-    pub fn of(origin: Origin) -> Self {
+    pub fn from_origin(origin: Origin) -> Self {
         Self { origin, latest: Mutex::default() }
     }
 
@@ -160,16 +160,16 @@ impl Ids {
 
     /// Makes identifiers that are larger than this one too, as after a clock was set back.
     pub fn continue_after(&self, id: &str) {
-        if let Some(latest) = id.rsplit('_').next().and_then(decode) {
+        if let Some(latest) = id.rsplit('_').next().and_then(decode_base62) {
             let mut state = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
             state.last = latest.max(state.last);
         }
     }
 
     /// The largest identifier so far, of no kind; [`Ids::continue_after`] takes it.
-    pub fn latest(&self) -> String {
+    pub fn latest_id(&self) -> String {
         let state = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        encode(state.last.0, state.last.1)
+        encode_base62(state.last.0, state.last.1)
     }
 
     /// A new identifier of the kind that `prefix` names.
@@ -180,7 +180,7 @@ impl Ids {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u32::try_from(now.as_secs().saturating_sub(EPOCH)).unwrap_or(u32::MAX);
         let mut state = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let random = state.random(&self.origin)?;
+        let random = state.next_random(&self.origin)?;
         // The fraction of the second leads, so that a restart within a second keeps the order.
         let mut payload = u128::from(now.subsec_nanos()) << 96;
         payload |= random.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
@@ -191,17 +191,17 @@ impl Ids {
         } else {
             *last = (seconds, payload);
         }
-        Ok(format!("{prefix}_{}", encode(last.0, last.1)))
+        Ok(format!("{prefix}_{}", encode_base62(last.0, last.1)))
     }
 
     /// A new token for the owner of `id`.
     ///
     /// # Errors
     /// When the operating system gives no random bytes.
-    pub fn token(&self, id: &str) -> Result<String, getrandom::Error> {
+    pub fn new_token(&self, id: &str) -> Result<String, getrandom::Error> {
         let rest = id.rsplit('_').next().unwrap_or(id);
         let mut random = [0; SECRET_CHARS * 2];
-        self.origin.fill(&mut random)?;
+        self.origin.fill_random(&mut random)?;
         // 16 bits on 62 characters: the bias is below one part in a thousand.
         let mut characters =
             random.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
@@ -212,9 +212,9 @@ impl Ids {
 }
 
 /// The identifier of something that belongs to the moment of another, and that this payload tells from others.
-pub fn beside(prefix: &str, other: &str, payload: u128) -> String {
-    let moment = other.rsplit('_').next().and_then(decode).map_or(0, |(seconds, _)| seconds);
-    format!("{prefix}_{}", encode(moment, payload))
+pub fn sibling_id(prefix: &str, other: &str, payload: u128) -> String {
+    let moment = other.rsplit('_').next().and_then(decode_base62).map_or(0, |(seconds, _)| seconds);
+    format!("{prefix}_{}", encode_base62(moment, payload))
 }
 
 /// Splits a token into the characters of its owner's identifier and its secret part; `None` when
@@ -244,7 +244,7 @@ fn is_base62(text: &str, length: usize) -> bool {
 }
 
 /// 20 bytes as 27 characters: long division by 62 over 32-bit limbs.
-fn encode(seconds: u32, payload: u128) -> String {
+fn encode_base62(seconds: u32, payload: u128) -> String {
     let limb = |shift: u32| u32::try_from(payload >> shift & 0xffff_ffff).unwrap_or(0);
     let mut limbs = [seconds, limb(96), limb(64), limb(32), limb(0)];
     let mut text = [b'0'; ID_CHARS];
@@ -260,8 +260,8 @@ fn encode(seconds: u32, payload: u128) -> String {
     text.iter().map(|byte| *byte as char).collect()
 }
 
-/// What [`encode`] made 27 characters of; `None` for anything else.
-fn decode(text: &str) -> Option<(u32, u128)> {
+/// What [`encode_base62`] made 27 characters of; `None` for anything else.
+fn decode_base62(text: &str) -> Option<(u32, u128)> {
     if !is_base62(text, ID_CHARS) {
         return None;
     }
@@ -295,24 +295,24 @@ mod tests {
 
     #[test]
     fn the_largest_identifier_fills_its_characters() {
-        assert_eq!(encode(u32::MAX, u128::MAX), "aWgEPTl1tmebfsQzFP4bxwgy80V");
-        assert_eq!(encode(0, 0), "0".repeat(ID_CHARS));
+        assert_eq!(encode_base62(u32::MAX, u128::MAX), "aWgEPTl1tmebfsQzFP4bxwgy80V");
+        assert_eq!(encode_base62(0, 0), "0".repeat(ID_CHARS));
     }
 
     #[test]
     fn decoding_undoes_encoding() {
         for whole in [(0, 0), (0, 61), (7, 1 << 96), (u32::MAX, u128::MAX), (1, u128::MAX - 62)] {
-            assert_eq!(decode(&encode(whole.0, whole.1)), Some(whole));
+            assert_eq!(decode_base62(&encode_base62(whole.0, whole.1)), Some(whole));
         }
         for wrong in ["", "0", "zzzzzzzzzzzzzzzzzzzzzzzzzzz", "00000000000000000000000000-"] {
-            assert_eq!(decode(wrong), None, "{wrong}");
+            assert_eq!(decode_base62(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn identifiers_continue_after_one_of_the_future() {
         let ids = Ids::default();
-        let future = format!("ak_{}", encode(u32::MAX - 1, u128::MAX));
+        let future = format!("ak_{}", encode_base62(u32::MAX - 1, u128::MAX));
 
         ids.continue_after("ak_nonsense");
         let now = ids.next(prefix::API_KEY).unwrap_or_default();
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_token_carries_its_owner() {
-        let token = Ids::default().token("ak_0ujtsYcgvSTl8PAuAdqWYSMnLOv").unwrap_or_default();
+        let token = Ids::default().new_token("ak_0ujtsYcgvSTl8PAuAdqWYSMnLOv").unwrap_or_default();
 
         let (owner, secret) = split_token(&token).unwrap_or_default();
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 ///
 /// # Errors
 /// When the bytes are something else.
-pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
+pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     match serde_json::from_slice(bytes)? {
         Unique(Value::Object(members)) => Ok(members),
         Unique(other) => {
@@ -24,7 +24,7 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
 ///
 /// # Errors
 /// If the text is not JSON.
-pub fn value(text: &str) -> Result<Value, serde_json::Error> {
+pub fn parse_value(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).map(|Unique(value)| value)
 }
 
@@ -117,7 +117,10 @@ mod tests {
         let text =
             r#"{"b": [1, -2, 1.5, null, true, "é\n"], "a": {"b": {}}, "c": 18446744073709551615}"#;
 
-        assert_eq!(Value::Object(object(text.as_bytes()).unwrap()), text.parse::<Value>().unwrap());
+        assert_eq!(
+            Value::Object(parse_object(text.as_bytes()).unwrap()),
+            text.parse::<Value>().unwrap()
+        );
     }
 
     #[test]
@@ -128,7 +131,7 @@ mod tests {
             (r#"{"x": {"y": [{"b": 1}, {"b": 1, "c": 2, "b": null}]}}"#, "b"),
             (r#"{"\ud83d\ude00": 1, "😀": 2}"#, "😀"),
         ] {
-            let error = object(text.as_bytes()).unwrap_err().to_string();
+            let error = parse_object(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with(&format!("the key {key:?} is there twice at ")), "{error}");
         }
     }
@@ -136,8 +139,8 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for text in ["", "[]", "1", "{", "{} {}", "\"x\"", &"[".repeat(1000)] {
-            assert!(object(text.as_bytes()).is_err(), "{text}");
+            assert!(parse_object(text.as_bytes()).is_err(), "{text}");
         }
-        assert_eq!(object(b"[]").unwrap_err().to_string(), "a list is not an object");
+        assert_eq!(parse_object(b"[]").unwrap_err().to_string(), "a list is not an object");
     }
 }

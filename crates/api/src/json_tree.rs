@@ -14,24 +14,24 @@ use super::yaml_tree::{TextPlace, YamlKey, YamlNode, YamlValue};
 /// # Errors
 /// If the text is something else.
 pub(super) fn read_json_tree(text: &str) -> Result<YamlNode, serde_json::Error> {
-    json::object(text.as_bytes())?;
-    node(serde_json::from_str(text)?)
+    json::parse_object(text.as_bytes())?;
+    parse_node(serde_json::from_str(text)?)
 }
 
 /// The node of a text that is valid JSON.
-fn node(raw: &RawValue) -> Result<YamlNode, serde_json::Error> {
+fn parse_node(raw: &RawValue) -> Result<YamlNode, serde_json::Error> {
     let text = raw.get().trim();
     let value = match text.bytes().next() {
         Some(b'{') => {
             let Members(members) = serde_json::from_str(text)?;
             let entry = |(name, raw): (String, _)| {
-                Ok((YamlKey { name, place: TextPlace::NONE }, node(raw)?))
+                Ok((YamlKey { name, place: TextPlace::NONE }, parse_node(raw)?))
             };
             YamlValue::Map(members.into_iter().map(entry).collect::<Result<_, _>>()?)
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
-            YamlValue::List(items.into_iter().map(node).collect::<Result<_, _>>()?)
+            YamlValue::List(items.into_iter().map(parse_node).collect::<Result<_, _>>()?)
         }
         _ => serde_json::from_str::<Value>(text)?.into(),
     };

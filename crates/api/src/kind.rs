@@ -264,18 +264,18 @@ impl Typed for Trailers {
 
 impl Timestamp {
     /// A moment in UTC, whole seconds (remote API sheet, section 3).
-    pub fn at(moment: std::time::SystemTime) -> Self {
+    pub fn from_system_time(moment: std::time::SystemTime) -> Self {
         let moment = chrono::DateTime::<chrono::Utc>::from(moment);
         Self(moment.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
     }
 
     /// A moment in seconds since the Unix epoch.
     pub fn at_unix(seconds: u64) -> Self {
-        Self::at(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds))
+        Self::from_system_time(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds))
     }
 
     /// The moment in seconds since the Unix epoch; none where it is before that, or no moment.
-    pub fn unix(&self) -> Option<u64> {
+    pub fn unix_seconds(&self) -> Option<u64> {
         let moment = chrono::DateTime::parse_from_rfc3339(&self.0).ok()?;
         u64::try_from(moment.timestamp()).ok()
     }

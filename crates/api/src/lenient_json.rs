@@ -19,7 +19,7 @@ pub struct MessageError(#[from] Error);
 ///
 /// # Errors
 /// When the text is no JSON, a needed member is missing, or one has the wrong type.
-pub fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, MessageError> {
+pub fn decode_message<T: DeserializeOwned>(text: &[u8]) -> Result<T, MessageError> {
     from_value(serde_json::from_slice(text)?)
 }
 
@@ -42,7 +42,7 @@ impl<'de> Deserializer<'de> for Loose {
             Value::Array(items) => {
                 visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Loose)))
             }
-            Value::Object(members) => visitor.visit_map(map(members.into_iter())),
+            Value::Object(members) => visitor.visit_map(map_deserializer(members.into_iter())),
             plain => plain.deserialize_any(visitor),
         }
     }
@@ -54,7 +54,9 @@ impl<'de> Deserializer<'de> for Loose {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.0 {
-            Value::Object(members) => visitor.visit_map(map(respell(members, fields).into_iter())),
+            Value::Object(members) => {
+                visitor.visit_map(map_deserializer(respell_members(members, fields).into_iter()))
+            }
             // A list would fill the members by position.
             Value::Array(_) => Err(serde::de::Error::invalid_type(Unexpected::Seq, &visitor)),
             other => other.deserialize_struct(name, fields, visitor),
@@ -99,7 +101,9 @@ impl IntoDeserializer<'_, Error> for Loose {
     }
 }
 
-fn map<'de, I>(members: I) -> MapDeserializer<'de, impl Iterator<Item = (String, Loose)>, Error>
+fn map_deserializer<'de, I>(
+    members: I,
+) -> MapDeserializer<'de, impl Iterator<Item = (String, Loose)>, Error>
 where
     I: Iterator<Item = (String, Value)>,
 {
@@ -107,9 +111,9 @@ where
 }
 
 /// The members that a struct knows, each once, in the struct's spelling.
-fn respell(members: Map<String, Value>, fields: &[&'static str]) -> Vec<(String, Value)> {
+fn respell_members(members: Map<String, Value>, fields: &[&'static str]) -> Vec<(String, Value)> {
     let exact: HashSet<&str> =
-        fields.iter().copied().filter(|field| present(members.get(*field))).collect();
+        fields.iter().copied().filter(|field| is_present(members.get(*field))).collect();
     let mut taken = exact.clone();
     let mut respelled = Vec::with_capacity(fields.len());
     for (name, value) in members {
@@ -117,13 +121,13 @@ fn respell(members: Map<String, Value>, fields: &[&'static str]) -> Vec<(String,
             continue;
         };
         let is_exact = *field == name && exact.contains(field);
-        if present(Some(&value)) && (is_exact || taken.insert(field)) {
+        if is_present(Some(&value)) && (is_exact || taken.insert(field)) {
             respelled.push(((*field).to_owned(), value));
         }
     }
     respelled
 }
 
-fn present(value: Option<&Value>) -> bool {
+fn is_present(value: Option<&Value>) -> bool {
     value.is_some_and(|value| !value.is_null())
 }

@@ -18,7 +18,7 @@ pub struct ApiDescription<'a> {
 }
 
 /// Describes all operations of these resources, with every type they take or give.
-pub fn document<'a>(
+pub fn build_document<'a>(
     about: ApiDescription<'_>,
     resources: impl Iterator<Item = &'a Resource>,
 ) -> Value {
@@ -39,24 +39,24 @@ struct OpenApiDocument {
 impl OpenApiDocument {
     fn add_resource(&mut self, resource: &Resource) {
         self.tags.push(
-            json!({"name": resource.name, "description": documentation::unindent(resource.doc)}),
+            json!({"name": resource.name, "description": documentation::unindent_doc(resource.doc)}),
         );
         for info in resource.operations {
-            let operation = self.operation(info);
+            let operation = self.describe_operation(info);
             let path = self.paths.entry(info.path).or_insert_with(|| json!({}));
             path[info.method.as_str().to_lowercase()] = operation;
         }
     }
 
-    fn operation(&mut self, info: &Info) -> Value {
+    fn describe_operation(&mut self, info: &Info) -> Value {
         let (summary, more) = documentation::split_summary(info.doc);
         let mut operation = json!({
             "operationId": format!("{}.{}", info.resource, info.name),
             "tags": [info.resource],
             "summary": summary,
-            "parameters": self.parameters(info),
+            "parameters": self.describe_parameters(info),
             "responses": {
-                info.success().to_string(): self.answer(info),
+                info.success_status().to_string(): self.describe_response(info),
                 "default": {"$ref": "#/components/responses/Error"},
             },
         });
@@ -69,20 +69,23 @@ impl OpenApiDocument {
         operation
     }
 
-    fn parameters(&mut self, info: &Info) -> Vec<Value> {
+    fn describe_parameters(&mut self, info: &Info) -> Vec<Value> {
         let outside = info
             .parameters
             .iter()
-            .filter(|field| info.place(field.name) != ParameterLocation::Body);
+            .filter(|field| info.parameter_location(field.name) != ParameterLocation::Body);
         let parameter = |field: &Field| {
-            let place =
-                if info.place(field.name) == ParameterLocation::Path { "path" } else { "query" };
+            let place = if info.parameter_location(field.name) == ParameterLocation::Path {
+                "path"
+            } else {
+                "query"
+            };
             json!({
                 "name": field.name,
                 "in": place,
                 "required": field.required,
-                "description": documentation::unindent(info.explain(field)),
-                "schema": self.schema(&field.kind),
+                "description": documentation::unindent_doc(info.parameter_doc(field)),
+                "schema": self.kind_schema(&field.kind),
             })
         };
         outside.map(parameter).collect()
@@ -90,15 +93,17 @@ impl OpenApiDocument {
 
     fn request_body(&mut self, info: &Info) -> Value {
         let inside = || {
-            info.parameters.iter().filter(|field| info.place(field.name) == ParameterLocation::Body)
+            info.parameters
+                .iter()
+                .filter(|field| info.parameter_location(field.name) == ParameterLocation::Body)
         };
         let properties = inside().map(|field| {
-            let mut schema = self.schema(&field.kind);
-            describe(&mut schema, info.explain(field));
+            let mut schema = self.kind_schema(&field.kind);
+            set_description(&mut schema, info.parameter_doc(field));
             (field.name.to_owned(), schema)
         });
         let properties = properties.collect::<Map<_, _>>();
-        let required = required(inside());
+        let required = required_names(inside());
         let mut schema = json!({"type": "object", "properties": properties});
         let needed = !required.is_empty();
         if needed {
@@ -107,21 +112,21 @@ impl OpenApiDocument {
         json!({"required": needed, "content": {"application/json": {"schema": schema}}})
     }
 
-    fn answer(&mut self, info: &Info) -> Value {
+    fn describe_response(&mut self, info: &Info) -> Value {
         let schema = match info.output {
             Output::Nothing => return json!({"description": "Success; there is no body."}),
-            Output::One(shape) => self.reference(shape),
-            Output::Page { field, item } => self.page(field, item),
+            Output::One(shape) => self.schema_reference(shape),
+            Output::Page { field, item } => self.page_schema(field, item),
         };
         json!({"description": "Done.", "content": {"application/json": {"schema": schema}}})
     }
 
-    fn page(&mut self, field: &str, item: &'static Shape) -> Value {
+    fn page_schema(&mut self, field: &str, item: &'static Shape) -> Value {
         json!({
             "type": "object",
             "required": [field, "uri", "next_page_uri"],
             "properties": {
-                field: {"type": "array", "items": self.reference(item)},
+                field: {"type": "array", "items": self.schema_reference(item)},
                 "uri": {"type": "string", "description": "The address of the list."},
                 "next_page_uri": {
                     "type": ["string", "null"],
@@ -131,7 +136,7 @@ impl OpenApiDocument {
         })
     }
 
-    fn schema(&mut self, kind: &Kind) -> Value {
+    fn kind_schema(&mut self, kind: &Kind) -> Value {
         match kind {
             Kind::Text { max: None } => json!({"type": "string"}),
             Kind::Text { max: Some(max) } => {
@@ -146,39 +151,39 @@ impl OpenApiDocument {
             Kind::Number => json!({"type": "number"}),
             Kind::Json => json!({}),
             Kind::Object => json!({"type": "object"}),
-            Kind::List(item) => json!({"type": "array", "items": self.schema(item)}),
+            Kind::List(item) => json!({"type": "array", "items": self.kind_schema(item)}),
             Kind::Map(item) => {
-                json!({"type": "object", "additionalProperties": self.schema(item)})
+                json!({"type": "object", "additionalProperties": self.kind_schema(item)})
             }
-            Kind::Record(shape) => self.reference(shape),
+            Kind::Record(shape) => self.schema_reference(shape),
         }
     }
 
-    fn reference(&mut self, shape: &'static Shape) -> Value {
+    fn schema_reference(&mut self, shape: &'static Shape) -> Value {
         if !self.schemas.contains_key(shape.name) {
             // Reserved before its fields are walked: a type may hold itself.
             self.schemas.insert(shape.name.to_owned(), Value::Null);
-            let schema = self.record(shape);
+            let schema = self.record_schema(shape);
             self.schemas.insert(shape.name.to_owned(), schema);
         }
         json!({"$ref": format!("#/components/schemas/{}", shape.name)})
     }
 
-    fn record(&mut self, shape: &'static Shape) -> Value {
+    fn record_schema(&mut self, shape: &'static Shape) -> Value {
         let properties = shape.fields.iter().map(|field| {
-            let mut schema = self.schema(&field.kind);
+            let mut schema = self.kind_schema(&field.kind);
             if !field.required {
                 schema = json!({"anyOf": [schema, {"type": "null"}]});
             }
-            describe(&mut schema, field.doc);
+            set_description(&mut schema, field.doc);
             (field.name.to_owned(), schema)
         });
         let properties = properties.collect::<Map<_, _>>();
         json!({
             "type": "object",
-            "description": documentation::unindent(shape.doc),
+            "description": documentation::unindent_doc(shape.doc),
             "properties": properties,
-            "required": required(shape.fields.iter()),
+            "required": required_names(shape.fields.iter()),
         })
     }
 
@@ -193,7 +198,7 @@ impl OpenApiDocument {
             "servers": [{"url": about.server}],
             "tags": self.tags,
             "paths": self.paths,
-            "components": {"schemas": self.schemas, "responses": {"Error": error()}},
+            "components": {"schemas": self.schemas, "responses": {"Error": error_response()}},
         });
         if about.authorized {
             document["security"] = json!([{"api_key": []}]);
@@ -205,7 +210,7 @@ impl OpenApiDocument {
 }
 
 /// The body of every error, as both APIs have it.
-fn error() -> Value {
+fn error_response() -> Value {
     let schema = json!({
         "type": "object",
         "required": ["status_code", "msg"],
@@ -219,13 +224,13 @@ fn error() -> Value {
     json!({"description": "Refused.", "content": {"application/json": {"schema": schema}}})
 }
 
-fn required<'a>(fields: impl Iterator<Item = &'a Field>) -> Vec<&'static str> {
+fn required_names<'a>(fields: impl Iterator<Item = &'a Field>) -> Vec<&'static str> {
     fields.filter(|field| field.required).map(|field| field.name).collect()
 }
 
-fn describe(schema: &mut Value, doc: &str) {
+fn set_description(schema: &mut Value, doc: &str) {
     if !doc.trim().is_empty() {
-        schema["description"] = documentation::unindent(doc).into();
+        schema["description"] = documentation::unindent_doc(doc).into();
     }
 }
 
@@ -242,7 +247,7 @@ mod tests {
     };
 
     fn made() -> Value {
-        document(ABOUT, remote::resources())
+        build_document(ABOUT, remote::resources())
     }
 
     #[test]
@@ -252,7 +257,7 @@ mod tests {
         for info in remote::operations() {
             let operation = &made["paths"][info.path][info.method.as_str().to_lowercase()];
             assert_eq!(operation["operationId"], format!("{}.{}", info.resource, info.name));
-            assert!(!operation["responses"][info.success().to_string()].is_null());
+            assert!(!operation["responses"][info.success_status().to_string()].is_null());
         }
     }
 

@@ -152,7 +152,7 @@ impl Verb {
 impl Info {
     /// Where a parameter travels: in the path when the template names it, else in the query of a
     /// `GET` or `DELETE`, else in the body.
-    pub fn place(&self, parameter: &str) -> ParameterLocation {
+    pub fn parameter_location(&self, parameter: &str) -> ParameterLocation {
         if self.path_parameters().any(|name| name == parameter) {
             ParameterLocation::Path
         } else if self.method.has_body() {
@@ -166,7 +166,7 @@ impl Info {
     pub fn takes_body(&self) -> bool {
         self.parameters
             .iter()
-            .any(|parameter| self.place(parameter.name) == ParameterLocation::Body)
+            .any(|parameter| self.parameter_location(parameter.name) == ParameterLocation::Body)
     }
 
     /// The key of the items in the response of a list.
@@ -188,14 +188,14 @@ impl Info {
         let is_body_id = |parameter: &&Field| {
             parameter.required
                 && parameter.name == "id"
-                && self.place(parameter.name) == ParameterLocation::Body
+                && self.parameter_location(parameter.name) == ParameterLocation::Body
         };
         let of_body = self.parameters.iter().filter(is_body_id).map(|parameter| parameter.name);
         self.path_parameters().chain(of_body)
     }
 
     /// The status of success: 201 for a create, 204 for a response without a body, else 200.
-    pub const fn success(&self) -> u16 {
+    pub const fn success_status(&self) -> u16 {
         match (self.output, self.method) {
             (Output::Nothing, _) => 204,
             (_, Verb::POST) => 201,
@@ -205,7 +205,7 @@ impl Info {
 
     /// What a parameter means, taken from the result's field of that name where it says nothing of
     /// its own.
-    pub fn explain(&self, parameter: &Field) -> &'static str {
+    pub fn parameter_doc(&self, parameter: &Field) -> &'static str {
         let inherited = || match self.output {
             Output::One(shape) => shape.fields.iter().find(|field| field.name == parameter.name),
             _ => None,
@@ -231,7 +231,7 @@ const PATH_SEGMENT_CHARS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Turns an operation into the request that performs it.
-pub fn encode<O: Operation>(operation: &O) -> Result<Call, Malformed> {
+pub fn encode_operation<O: Operation>(operation: &O) -> Result<Call, Malformed> {
     match serde_json::to_value(operation) {
         Ok(Value::Object(arguments)) => encode_arguments(&O::INFO, arguments),
         Ok(_) => Err(Malformed::new(O::INFO.name, "is not an object")),
@@ -245,18 +245,19 @@ pub fn encode<O: Operation>(operation: &O) -> Result<Call, Malformed> {
 /// or `DELETE`, and into the JSON body of any other method. A `PATCH` repeats its `id` in the body
 /// (specification, rule 3 of the endpoints). Absent and null arguments are left out.
 pub fn encode_arguments(info: &Info, arguments: Map<String, Value>) -> Result<Call, Malformed> {
-    check(info, &arguments)?;
-    let mut target = path(info, &arguments)?;
+    check_arguments(info, &arguments)?;
+    let mut target = encode_path(info, &arguments)?;
     if !info.method.has_body() {
-        let query =
-            arguments.iter().filter(|(name, _)| info.place(name) == ParameterLocation::Query);
+        let query = arguments
+            .iter()
+            .filter(|(name, _)| info.parameter_location(name) == ParameterLocation::Query);
         append_query(query, &mut target);
         return Ok(Call { method: info.method, target, body: None });
     }
     let body: Map<String, Value> = arguments
         .into_iter()
         .filter(|(name, value)| {
-            let in_body = match info.place(name) {
+            let in_body = match info.parameter_location(name) {
                 ParameterLocation::Body => true,
                 _ => info.method == Verb::PATCH && name == "id",
             };
@@ -267,7 +268,7 @@ pub fn encode_arguments(info: &Info, arguments: Map<String, Value>) -> Result<Ca
 }
 
 /// Holds arguments against the limits that the specification gives, and asks for required ones.
-fn check(info: &Info, arguments: &Map<String, Value>) -> Result<(), Malformed> {
+fn check_arguments(info: &Info, arguments: &Map<String, Value>) -> Result<(), Malformed> {
     for parameter in info.parameters {
         match arguments.get(parameter.name) {
             None | Some(Value::Null) if parameter.required => {
@@ -287,7 +288,7 @@ fn check(info: &Info, arguments: &Map<String, Value>) -> Result<(), Malformed> {
     Ok(())
 }
 
-fn path(info: &Info, arguments: &Map<String, Value>) -> Result<String, Malformed> {
+fn encode_path(info: &Info, arguments: &Map<String, Value>) -> Result<String, Malformed> {
     let mut target = String::with_capacity(info.path.len() + 32);
     for segment in info.path.split('/').skip(1) {
         target.push('/');

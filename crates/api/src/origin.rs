@@ -28,8 +28,8 @@ struct Seeded {
 
 impl Origin {
     /// An origin whose bytes come from `seed`, and whose clock stands at `begin`.
-    pub fn seeded(seed: u64, begin: SystemTime) -> Self {
-        let clock = Arc::new(AtomicU64::new(nanoseconds(
+    pub fn from_seed(seed: u64, begin: SystemTime) -> Self {
+        let clock = Arc::new(AtomicU64::new(saturating_nanos(
             begin.duration_since(UNIX_EPOCH).unwrap_or_default(),
         )));
         let seeded = Seeded { seed, clock, state: Arc::new(AtomicU64::new(seed)) };
@@ -38,9 +38,9 @@ impl Origin {
 
     /// The same clock with bytes of its own, so that what uses it depends on no other part.
     #[must_use]
-    pub fn part(&self, number: u64) -> Self {
+    pub fn derive_part(&self, number: u64) -> Self {
         let seeded = self.seeded.as_ref().map(|seeded| {
-            let state = Arc::new(AtomicU64::new(mixed(seeded.seed ^ mixed(number))));
+            let state = Arc::new(AtomicU64::new(mix_bits(seeded.seed ^ mix_bits(number))));
             Seeded { state, ..seeded.clone() }
         });
         Self { seeded, followed: self.followed.clone() }
@@ -62,20 +62,20 @@ impl Origin {
 
     /// Follows another clock, which shows `time` at this moment, instead of the machine's: nodes that share a database
     /// follow its clock. A seeded clock follows none.
-    pub fn follow(&self, time: SystemTime) {
+    pub fn follow_clock(&self, time: SystemTime) {
         let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
         *followed = Some((time, Instant::now()));
     }
 
     /// What time it is, as the APIs write it.
     pub fn timestamp(&self) -> Timestamp {
-        Timestamp::at(self.now())
+        Timestamp::from_system_time(self.now())
     }
 
     /// Sets a seeded clock forward; false where the clock is the system's.
-    pub fn advance(&self, by: Duration) -> bool {
+    pub fn advance_clock(&self, by: Duration) -> bool {
         let Some(seeded) = &self.seeded else { return false };
-        let by = nanoseconds(by);
+        let by = saturating_nanos(by);
         let later = |now: u64| Some(now.saturating_add(by));
         // The closure always gives a time, so this cannot fail.
         seeded.clock.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok()
@@ -90,10 +90,10 @@ impl Origin {
     ///
     /// # Errors
     /// When the operating system gives none.
-    pub fn fill(&self, bytes: &mut [u8]) -> Result<(), getrandom::Error> {
+    pub fn fill_random(&self, bytes: &mut [u8]) -> Result<(), getrandom::Error> {
         let Some(seeded) = &self.seeded else { return getrandom::fill(bytes) };
         for chunk in bytes.chunks_mut(8) {
-            let number = mixed(seeded.state.fetch_add(SPLITMIX_STEP, Ordering::AcqRel));
+            let number = mix_bits(seeded.state.fetch_add(SPLITMIX_STEP, Ordering::AcqRel));
             chunk.copy_from_slice(number.to_le_bytes().get(..chunk.len()).unwrap_or_default());
         }
         Ok(())
@@ -104,14 +104,14 @@ impl Origin {
 const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The mixing of SplitMix64: every bit of the result depends on every bit of the number.
-fn mixed(number: u64) -> u64 {
+fn mix_bits(number: u64) -> u64 {
     let mut number = number.wrapping_add(SPLITMIX_STEP);
     number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -121,41 +121,41 @@ mod tests {
 
     fn bytes(origin: &Origin) -> [u8; 21] {
         let mut bytes = [0; 21];
-        assert!(origin.fill(&mut bytes).is_ok());
+        assert!(origin.fill_random(&mut bytes).is_ok());
         bytes
     }
 
     #[test]
     fn the_same_seed_gives_the_same() {
         let begin = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
-        let (one, same) = (Origin::seeded(7, begin), Origin::seeded(7, begin));
+        let (one, same) = (Origin::from_seed(7, begin), Origin::from_seed(7, begin));
 
         assert_eq!(bytes(&one), bytes(&same));
         assert_eq!(bytes(&one), bytes(&same));
-        assert_eq!(bytes(&one.part(1)), bytes(&same.part(1)));
-        assert_ne!(bytes(&one.part(1)), bytes(&one.part(2)));
-        assert_ne!(bytes(&one), bytes(&Origin::seeded(8, begin)));
+        assert_eq!(bytes(&one.derive_part(1)), bytes(&same.derive_part(1)));
+        assert_ne!(bytes(&one.derive_part(1)), bytes(&one.derive_part(2)));
+        assert_ne!(bytes(&one), bytes(&Origin::from_seed(8, begin)));
         assert_eq!(one.timestamp().0, "2026-01-01T00:00:00Z");
     }
 
     #[test]
     fn a_clock_is_shared_by_all_parts_and_stands_until_it_is_set_forward() {
-        let origin = Origin::seeded(7, UNIX_EPOCH);
-        let part = origin.part(1);
+        let origin = Origin::from_seed(7, UNIX_EPOCH);
+        let part = origin.derive_part(1);
 
-        assert!(origin.advance(Duration::from_millis(90_061_500)));
+        assert!(origin.advance_clock(Duration::from_millis(90_061_500)));
         assert_eq!(part.timestamp().0, "1970-01-02T01:01:01Z");
-        assert!(part.advance(Duration::MAX));
+        assert!(part.advance_clock(Duration::MAX));
         assert!(origin.now() > UNIX_EPOCH + Duration::from_secs(1 << 33));
     }
 
     #[test]
     fn another_clock_is_followed_by_all_parts() {
         let origin = Origin::default();
-        let part = origin.part(1);
+        let part = origin.derive_part(1);
         let time = UNIX_EPOCH + Duration::from_secs(2_000_000_000);
 
-        origin.follow(time);
+        origin.follow_clock(time);
 
         let elapsed = part.now().duration_since(time).unwrap_or_default();
         assert!(part.now() >= time && elapsed < Duration::from_secs(30), "{elapsed:?}");
@@ -165,7 +165,7 @@ mod tests {
     fn the_clock_of_the_system_cannot_be_set() {
         let origin = Origin::default();
 
-        assert!(!origin.part(1).advance(Duration::from_secs(60)));
+        assert!(!origin.derive_part(1).advance_clock(Duration::from_secs(60)));
         assert!(SystemTime::now().duration_since(origin.now()).unwrap_or_default().as_secs() < 30);
         assert_ne!(bytes(&origin), bytes(&origin));
     }

@@ -64,10 +64,10 @@ typed_fields! {
 
 /// Returns true if `spelled` is a spelling of `name`: upper and lower case and `_` do not count.
 pub fn is_field(spelled: &str, name: &str) -> bool {
-    letters(spelled).eq(letters(name))
+    normalized_letters(spelled).eq(normalized_letters(name))
 }
 
-fn letters(name: &str) -> impl Iterator<Item = u8> + '_ {
+fn normalized_letters(name: &str) -> impl Iterator<Item = u8> + '_ {
     name.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
 }
 
@@ -83,7 +83,7 @@ pub struct DocumentError {
 }
 
 impl DocumentError {
-    fn whole(problem: impl Into<String>) -> Self {
+    fn at_root(problem: impl Into<String>) -> Self {
         Self { path: String::new(), problem: problem.into(), place: None }
     }
 }
@@ -101,20 +101,20 @@ impl fmt::Display for DocumentError {
 ///
 /// # Errors
 /// If the text is neither, has a key twice, a tag or more than one document.
-pub fn read(text: &str) -> Result<Value, DocumentError> {
+pub fn read_document(text: &str) -> Result<Value, DocumentError> {
     if text.len() > MAX_TEXT_BYTES {
-        return Err(DocumentError::whole(format!("a text of more than {MAX_TEXT_BYTES} bytes")));
+        return Err(DocumentError::at_root(format!("a text of more than {MAX_TEXT_BYTES} bytes")));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if !text.trim_start().starts_with('{') {
-        return of_node(&read_tree(text).map_err(invalid_yaml)?);
+        return document_from_node(&read_tree(text).map_err(invalid_yaml)?);
     }
     // Errors of the YAML reader do not help the author of a text that looks like JSON.
     match read_json_tree(text) {
-        Ok(node) => DocumentReader::of_json().document(&node),
+        Ok(node) => DocumentReader::for_json().read_document(&node),
         Err(error) => match read_tree(text) {
-            Ok(node) if !is_json(text) => of_node(&node),
-            _ => Err(DocumentError::whole(format!("invalid JSON: {error}"))),
+            Ok(node) if !is_json(text) => document_from_node(&node),
+            _ => Err(DocumentError::at_root(format!("invalid JSON: {error}"))),
         },
     }
 }
@@ -132,23 +132,23 @@ fn invalid_yaml(error: YamlError) -> DocumentError {
         }
         None => format!("invalid YAML: {}", error.problem),
     };
-    DocumentError { place: error.place, ..DocumentError::whole(problem) }
+    DocumentError { place: error.place, ..DocumentError::at_root(problem) }
 }
 
 /// Returns the document that is part of a larger one, such as a configuration file.
 ///
 /// # Errors
 /// If it has a tag.
-pub fn of_node(node: &YamlNode) -> Result<Value, DocumentError> {
-    DocumentReader { path: String::new(), is_json: false }.document(node)
+pub fn document_from_node(node: &YamlNode) -> Result<Value, DocumentError> {
+    DocumentReader { path: String::new(), is_json: false }.read_document(node)
 }
 
 /// Returns a document with text for the numbers in headers, which JSON may have there.
 pub fn with_texts(document: &Value) -> Cow<'_, Value> {
     // Values of JSON have no tags.
     let read = |document: &Value| {
-        let node = YamlNode::of(document.clone());
-        DocumentReader::of_json().document(&node).ok()
+        let node = YamlNode::from_json(document.clone());
+        DocumentReader::for_json().read_document(&node).ok()
     };
     match has_typed_scalar(document) {
         true => read(document).map_or(Cow::Borrowed(document), Cow::Owned),
@@ -203,128 +203,133 @@ struct DocumentReader {
 }
 
 impl DocumentReader {
-    fn of_json() -> Self {
+    fn for_json() -> Self {
         Self { path: String::new(), is_json: true }
     }
 
-    fn document(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
-        self.members(node, |reader, name, node| match is_one_of(name, &PHASES) {
-            true => reader.items(node, Self::rule),
-            false => reader.typed(node),
+    fn read_document(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+        self.read_members(node, |reader, name, node| match is_one_of(name, &PHASES) {
+            true => reader.read_items(node, Self::read_rule),
+            false => reader.read_typed(node),
         })
     }
 
-    fn rule(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
-        self.members(node, |reader, name, node| match is_field(name, "actions") {
-            true => reader.items(node, Self::action),
-            false => reader.texts(node),
+    fn read_rule(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+        self.read_members(node, |reader, name, node| match is_field(name, "actions") {
+            true => reader.read_items(node, Self::read_action),
+            false => reader.read_texts(node),
         })
     }
 
-    fn action(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
-        self.members(node, |reader, name, node| match is_field(name, "config") {
-            true => reader.config(node),
-            false => reader.texts(node),
+    fn read_action(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+        self.read_members(node, |reader, name, node| match is_field(name, "config") {
+            true => reader.read_config(node),
+            false => reader.read_texts(node),
         })
     }
 
-    fn config(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
-        self.members(node, |reader, name, node| {
+    fn read_config(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+        self.read_members(node, |reader, name, node| {
             if TYPED_FIELDS.iter().any(|field| is_field(name, field.name())) {
-                reader.typed(node)
+                reader.read_typed(node)
             } else if is_one_of(name, &FREE_FIELDS) {
-                reader.free(node)
+                reader.read_untyped(node)
             } else if is_field(name, HEADERS) {
-                reader.headers(node)
+                reader.read_headers(node)
             } else {
-                reader.texts(node)
+                reader.read_texts(node)
             }
         })
     }
 
     /// A number or a truth value, which may be written as in YAML 1.1.
-    fn typed(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
-        self.each(node, Self::typed, |node| {
+    fn read_typed(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+        self.read_nested(node, Self::read_typed, |node| {
             let word = node.written.as_deref().and_then(old_boolean);
-            word.map_or_else(|| plain(&node.value), Value::Bool)
+            word.map_or_else(|| plain_value(&node.value), Value::Bool)
         })
     }
 
     /// A value of any type. What JSON cannot write as a number or cannot keep is text.
-    fn free(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
-        self.each(node, Self::free, |node| match (&node.value, node.written.as_deref()) {
-            (YamlValue::Number(number), Some(written)) if !is_number(written, number) => {
-                Value::from(written)
+    fn read_untyped(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+        self.read_nested(node, Self::read_untyped, |node| {
+            match (&node.value, node.written.as_deref()) {
+                (YamlValue::Number(number), Some(written)) if !is_number(written, number) => {
+                    Value::from(written)
+                }
+                (value, _) => plain_value(value),
             }
-            (value, _) => plain(value),
         })
     }
 
     /// Text, at any depth; no value stays none. In JSON, a number is not text, and its type stays.
-    fn texts(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+    fn read_texts(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
         let is_json = self.is_json;
-        self.each(node, Self::texts, |node| match node.written.as_deref() {
+        self.read_nested(node, Self::read_texts, |node| match node.written.as_deref() {
             Some(written) if !is_json => Value::from(written),
-            _ => plain(&node.value),
+            _ => plain_value(&node.value),
         })
     }
 
     /// The values of headers: text, and numbers of JSON as they are written.
-    fn headers(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
+    fn read_headers(&mut self, node: &YamlNode) -> Result<Value, DocumentError> {
         let is_json = self.is_json;
-        self.each(node, Self::headers, |node| match (&node.value, node.written.as_deref()) {
-            (YamlValue::Number(_), Some(written)) => Value::from(written),
-            (YamlValue::Number(number), None) => Value::from(number.to_string()),
-            (_, Some(written)) if !is_json => Value::from(written),
-            (value, _) => plain(value),
+        self.read_nested(node, Self::read_headers, |node| {
+            match (&node.value, node.written.as_deref()) {
+                (YamlValue::Number(_), Some(written)) => Value::from(written),
+                (YamlValue::Number(number), None) => Value::from(number.to_string()),
+                (_, Some(written)) if !is_json => Value::from(written),
+                (value, _) => plain_value(value),
+            }
         })
     }
 
     /// Reads a scalar with `scalar`, and the items and members of other nodes with `inner`.
-    fn each(
+    fn read_nested(
         &mut self,
         node: &YamlNode,
         inner: fn(&mut Self, &YamlNode) -> Result<Value, DocumentError>,
         scalar: impl FnOnce(&YamlNode) -> Value,
     ) -> Result<Value, DocumentError> {
         match node.value {
-            YamlValue::List(_) => self.items(node, inner),
-            YamlValue::Map(_) => self.members(node, |reader, _, node| inner(reader, node)),
-            _ => self.untagged(node).map(|()| scalar(node)),
+            YamlValue::List(_) => self.read_items(node, inner),
+            YamlValue::Map(_) => self.read_members(node, |reader, _, node| inner(reader, node)),
+            _ => self.reject_tag(node).map(|()| scalar(node)),
         }
     }
 
     /// Reads the members of a map; a node that is not a map is read as text.
-    fn members(
+    fn read_members(
         &mut self,
         node: &YamlNode,
         mut read: impl FnMut(&mut Self, &str, &YamlNode) -> Result<Value, DocumentError>,
     ) -> Result<Value, DocumentError> {
-        self.untagged(node)?;
-        let YamlValue::Map(entries) = &node.value else { return self.texts(node) };
+        self.reject_tag(node)?;
+        let YamlValue::Map(entries) = &node.value else { return self.read_texts(node) };
         let mut members = Map::new();
         for (key, node) in entries {
             let dot = if self.path.is_empty() { "" } else { "." };
-            let value = self.inside(&format!("{dot}{}", key.name), |it| read(it, &key.name, node));
+            let value =
+                self.with_step(&format!("{dot}{}", key.name), |it| read(it, &key.name, node));
             members.insert(key.name.clone(), value?);
         }
         Ok(Value::Object(members))
     }
 
     /// Reads the items of a list; a node that is not a list is read as text.
-    fn items(
+    fn read_items(
         &mut self,
         node: &YamlNode,
         read: fn(&mut Self, &YamlNode) -> Result<Value, DocumentError>,
     ) -> Result<Value, DocumentError> {
-        self.untagged(node)?;
-        let YamlValue::List(items) = &node.value else { return self.texts(node) };
+        self.reject_tag(node)?;
+        let YamlValue::List(items) = &node.value else { return self.read_texts(node) };
         let items = items.iter().enumerate();
-        let read = |(index, item)| self.inside(&format!("[{index}]"), |it| read(it, item));
+        let read = |(index, item)| self.with_step(&format!("[{index}]"), |it| read(it, item));
         items.map(read).collect::<Result<_, _>>().map(Value::Array)
     }
 
-    fn inside<T>(&mut self, step: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+    fn with_step<T>(&mut self, step: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         self.path.push_str(step);
         let value = read(self);
@@ -332,7 +337,7 @@ impl DocumentReader {
         value
     }
 
-    fn untagged(&self, node: &YamlNode) -> Result<(), DocumentError> {
+    fn reject_tag(&self, node: &YamlNode) -> Result<(), DocumentError> {
         if !node.has_tag {
             return Ok(());
         }
@@ -358,7 +363,7 @@ fn is_number(written: &str, number: &Number) -> bool {
     }
 }
 
-fn plain(value: &YamlValue) -> Value {
+fn plain_value(value: &YamlValue) -> Value {
     match value {
         YamlValue::Text(text) => Value::from(text.as_str()),
         YamlValue::Number(number) => Value::Number(number.clone()),
@@ -380,7 +385,7 @@ mod tests {
             "on_http_request: [{{actions: [{{type: t, config: {{headers: {{x: {written}}}, \
              status_code: {written}, vars: [{{v: {written}}}]}}}}]}}]"
         );
-        let document = read(&document).unwrap();
+        let document = read_document(&document).unwrap();
         let config = &document["on_http_request"][0]["actions"][0]["config"];
         [&config["headers"]["x"], &config["status_code"], &config["vars"][0]["v"]].map(Clone::clone)
     }
@@ -422,17 +427,17 @@ mod tests {
         let expected = json!({"OnHttpRequest": [{"Actions": [{"Config": {
             "headers": {"a": "1.10", "b": true}, "StatusCode": 404, "metadata": {"n": 1.1}}}],
             "expressions": [true, 1000.0]}]});
-        assert_eq!(read(text).unwrap(), expected);
-        assert_eq!(read(&format!("\u{feff}{text}")).unwrap(), expected);
+        assert_eq!(read_document(text).unwrap(), expected);
+        assert_eq!(read_document(&format!("\u{feff}{text}")).unwrap(), expected);
     }
 
     #[test]
     fn json_is_never_read_as_yaml() {
         for text in [r#"{"enabled": 1e400}"#, r#"{"a": {"b": 1, "b": 2}}"#, r#"{"a": "\ud83d"}"#] {
-            let error = read(text).unwrap_err();
+            let error = read_document(text).unwrap_err();
             assert!(error.problem.starts_with("invalid JSON: "), "{text}: {error}");
         }
-        assert_eq!(read("{enabled: 1e400}").unwrap(), json!({"enabled": "1e400"}));
+        assert_eq!(read_document("{enabled: 1e400}").unwrap(), json!({"enabled": "1e400"}));
     }
 
     #[test]
@@ -440,7 +445,7 @@ mod tests {
         let text = "on_http_request:\n- actions:\n  - &a\n    type: add-headers\n    config: &c {headers: \
                     {x: &v 007}}\n  - <<: *a\n  - config: {<<: *c, body: *v}\n";
 
-        let document = read(text).unwrap();
+        let document = read_document(text).unwrap();
 
         let actions = &document["on_http_request"][0]["actions"];
         assert_eq!(actions[0], actions[1]);
@@ -459,7 +464,8 @@ mod tests {
             ("!!seq [x]", "on_http_request[0].expressions"),
             ("!!null null", "on_http_request[0].expressions"),
         ] {
-            let error = read(&format!("on_http_request: [{{expressions: {value}}}]")).unwrap_err();
+            let error =
+                read_document(&format!("on_http_request: [{{expressions: {value}}}]")).unwrap_err();
 
             assert_eq!(error.path, path, "{value}: {error}");
             assert!(error.problem.contains("quotes"), "{error}");
@@ -475,20 +481,20 @@ mod tests {
             "on_http_request: [{<<: {expressions: [! x]}, expressions: [x]}]",
             "on_http_request: [&a {expressions: [x]}, {<<: ! {<<: *a}}]",
         ] {
-            let error = read(text).unwrap_err();
+            let error = read_document(text).unwrap_err();
 
             assert!(error.path.starts_with("on_http_request["), "{text}: {error}");
             assert!(error.problem.contains("quotes"), "{text}: {error}");
         }
         let twice = "a: &a {x: 1}\nb: &b {y: 1}\nc: {<<: *a, <<: *b, z: '!'}";
-        assert_eq!(read(twice).unwrap()["c"], json!({"x": 1, "y": 1, "z": "!"}));
+        assert_eq!(read_document(twice).unwrap()["c"], json!({"x": 1, "y": 1, "z": "!"}));
         let twice_with_tag = twice.replace("<<: *b", "<<: !t {y: 1}");
-        assert!(read(&twice_with_tag).unwrap_err().problem.contains("quotes"));
+        assert!(read_document(&twice_with_tag).unwrap_err().problem.contains("quotes"));
         let valid = "on_http_request: [&a {expressions: ['! x']}, {<<: *a}]";
         let rule = json!({"expressions": ["! x"]});
-        assert_eq!(read(valid).unwrap(), json!({"on_http_request": [rule, rule]}));
-        assert_eq!(read("!policy {on_http_request: []}").unwrap_err().path, "");
-        assert_eq!(read("enabled: !!bool true").unwrap_err().path, "enabled");
+        assert_eq!(read_document(valid).unwrap(), json!({"on_http_request": [rule, rule]}));
+        assert_eq!(read_document("!policy {on_http_request: []}").unwrap_err().path, "");
+        assert_eq!(read_document("enabled: !!bool true").unwrap_err().path, "enabled");
     }
 
     #[test]
@@ -505,7 +511,7 @@ mod tests {
             "{\"inbound\": []}\n---\n{\"outbound\": []}\n",
             "{\"inbound\": []} {\"outbound\": []}",
         ] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(read_document(text).is_err(), "{text}");
         }
     }
 

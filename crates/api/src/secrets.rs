@@ -267,14 +267,14 @@ pub fn is_secret(name: &str) -> bool {
     let (Some(candidates), Some(parts)) = (CANDIDATES.as_ref(), PARTS.as_ref()) else {
         return true;
     };
-    let plain = plain(name);
+    let plain = plain_letters(name);
     if !candidates.is_match(&plain) {
         return false;
     }
     if name.len() > MAX_WORDS_BYTES {
         return parts.is_match(&plain);
     }
-    let words = words(name);
+    let words = name_words(name);
     if is_describing(&plain, &words) {
         return false;
     }
@@ -303,14 +303,14 @@ pub(super) fn is_exact(label: &str) -> bool {
 }
 
 /// Returns true if the last word of a name describes the value of another.
-pub(super) fn describes(name: &str) -> bool {
-    let word = plain(last_word(name));
+pub(super) fn has_describing_word(name: &str) -> bool {
+    let word = plain_letters(last_word(name));
     DESCRIBING_WORDS.contains(&word.as_str())
 }
 
 /// Returns true if a parameter of a query or a form holds a secret.
 pub fn is_secret_parameter(name: &str) -> bool {
-    is_secret(name) || SECRET_PARAMETERS.contains(&&*plain(name))
+    is_secret(name) || SECRET_PARAMETERS.contains(&&*plain_letters(name))
 }
 
 /// Returns true if a value of this name is visible: a number, a boolean or null, or a list of them.
@@ -329,7 +329,8 @@ pub fn is_visible_scalar(name: &str, value: &str, is_typed: bool) -> bool {
 
 /// Returns true for a permission to get tokens, which is not a token: `id-token: write`.
 pub(super) fn is_permission(name: &str, value: &str) -> bool {
-    plain(name) == PERMISSION_NAME && PERMISSIONS.contains(&value.trim().trim_matches(['"', '\'']))
+    plain_letters(name) == PERMISSION_NAME
+        && PERMISSIONS.contains(&value.trim().trim_matches(['"', '\'']))
 }
 
 /// Lists of this many numbers may be the bytes or words of a key.
@@ -357,7 +358,7 @@ fn is_quantity(name: &str) -> bool {
     if name.len() > MAX_WORDS_BYTES {
         return false;
     }
-    let words = words(name);
+    let words = name_words(name);
     let is_first = |word: &String| FIRST_QUANTITY_WORDS.contains(&word.as_str());
     words.iter().any(|word| QUANTITY_WORDS.contains(&word.as_str()))
         || words.iter().rev().skip(1).any(is_first)
@@ -413,20 +414,20 @@ pub(super) fn last_word(name: &str) -> &str {
 }
 
 /// Returns the letters and digits of a name in small letters without accents.
-fn plain(name: &str) -> String {
+fn plain_letters(name: &str) -> String {
     // Nearly all names are ASCII, and each name of a body comes here.
     if name.is_ascii() {
         let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
         return letters.map(|letter| char::from(letter.to_ascii_lowercase())).collect();
     }
-    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(folded).collect()
+    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(fold_letter).collect()
 }
 
 /// Returns the words of a name in small letters without accents, however it parts them: `user-pin`, `user_pin`,
 /// `userPin`, `userPIN`.
-fn words(name: &str) -> Vec<String> {
+fn name_words(name: &str) -> Vec<String> {
     let places = word_places(name).into_iter();
-    places.map(|place| plain(name.get(place).unwrap_or_default())).collect()
+    places.map(|place| plain_letters(name.get(place).unwrap_or_default())).collect()
 }
 
 /// Returns the places of the words of a name. All functions of this module part names here.
@@ -467,7 +468,7 @@ fn is_accent(letter: char) -> bool {
 }
 
 /// Returns a letter in its small form, without an accent and in its usual width.
-fn folded(letter: char) -> impl Iterator<Item = char> {
+fn fold_letter(letter: char) -> impl Iterator<Item = char> {
     let narrow = match letter {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(letter) - 0xfee0).unwrap_or(letter),
         letter => letter,

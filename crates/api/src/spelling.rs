@@ -7,15 +7,18 @@ const MIN_SIMILARITY: f64 = 0.8;
 const MIN_UNCHANGED: f64 = 0.6;
 
 /// The known name that is most like this one, if one is like it at all.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let rated = known.into_iter().map(|known| (strsim::jaro_winkler(name, known), known));
     let best = rated.max_by(|(one, _), (other, _)| one.total_cmp(other));
     best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, known)| known)
 }
 
 /// The known name that a few slips of the keyboard made this one of, if there is one; other than
-/// [`nearest`], it takes no name for another that begins in the same way.
-pub fn misspelt<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// [`nearest_name`], it takes no name for another that begins in the same way.
+pub fn correct_misspelling<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let rated =
         known.into_iter().map(|known| (strsim::normalized_damerau_levenshtein(name, known), known));
     let best = rated.max_by(|(one, _), (other, _)| one.total_cmp(other));
@@ -30,11 +33,11 @@ mod tests {
     fn a_slip_of_the_keyboard_finds_the_name_and_another_word_does_not() {
         let known = ["host", "http_port", "https_port", "rate_limit"];
 
-        assert_eq!(nearest("htp_port", known), Some("http_port"));
-        assert_eq!(nearest("rate-limit", known), Some("rate_limit"));
-        assert_eq!(nearest("colour", known), None);
-        assert_eq!(nearest("host", []), None);
-        assert_eq!(misspelt("ulr", ["upstream", "url"]), Some("url"));
-        assert_eq!(misspelt("upstream_verify", ["upstream", "url"]), None);
+        assert_eq!(nearest_name("htp_port", known), Some("http_port"));
+        assert_eq!(nearest_name("rate-limit", known), Some("rate_limit"));
+        assert_eq!(nearest_name("colour", known), None);
+        assert_eq!(nearest_name("host", []), None);
+        assert_eq!(correct_misspelling("ulr", ["upstream", "url"]), Some("url"));
+        assert_eq!(correct_misspelling("upstream_verify", ["upstream", "url"]), None);
     }
 }

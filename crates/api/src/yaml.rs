@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 ///
 /// # Errors
 /// When the text is no YAML, or not what is wanted.
-pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn read_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     #[expect(clippy::disallowed_methods, reason = "the problem is told without its line")]
     let read = serde_saphyr::from_str(text);
     read.map_err(|error: serde_saphyr::Error| {
@@ -44,7 +44,7 @@ mod tests {
             "- swordfish",
             "swordfish",
         ] {
-            let message = read::<std::collections::BTreeMap<String, u8>>(text).unwrap_err();
+            let message = read_yaml::<std::collections::BTreeMap<String, u8>>(text).unwrap_err();
             assert!(message.contains("line ") && !message.contains("fish"), "{text}: {message}");
         }
     }

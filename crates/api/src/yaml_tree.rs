@@ -66,11 +66,14 @@ impl From<serde_json::Value> for YamlValue {
             Value::Number(number) => Self::Number(number),
             Value::Bool(truth) => Self::Bool(truth),
             Value::Null => Self::Null,
-            Value::Array(items) => Self::List(items.into_iter().map(YamlNode::of).collect()),
+            Value::Array(items) => Self::List(items.into_iter().map(YamlNode::from_json).collect()),
             Value::Object(members) => {
                 let key = |name| YamlKey { name, place: TextPlace::NONE };
                 Self::Map(
-                    members.into_iter().map(|(name, it)| (key(name), YamlNode::of(it))).collect(),
+                    members
+                        .into_iter()
+                        .map(|(name, it)| (key(name), YamlNode::from_json(it)))
+                        .collect(),
                 )
             }
         }
@@ -79,7 +82,7 @@ impl From<serde_json::Value> for YamlValue {
 
 impl YamlNode {
     /// A value that stands in no text.
-    pub fn of(value: serde_json::Value) -> Self {
+    pub fn from_json(value: serde_json::Value) -> Self {
         Self::new(value.into(), TextPlace::NONE)
     }
 
@@ -87,7 +90,7 @@ impl YamlNode {
     ///
     /// YAML 1.1 and 1.2 read `0x50`, `8_080` and `010` as different numbers, so that only the spelling is certain.
     /// A fraction with an unknown spelling gives `None`, too.
-    pub fn scalar(&self) -> Option<String> {
+    pub fn scalar_text(&self) -> Option<String> {
         match (&self.value, &self.written) {
             (YamlValue::Text(text), _) => Some(text.clone()),
             (YamlValue::Number(_), Some(written)) => Some(written.to_string()),
@@ -151,7 +154,7 @@ pub fn read_tree(text: &str) -> Result<YamlNode, YamlError> {
     // Spans count from the first character behind the byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let read = serde_saphyr::from_str_with_options::<RawNode>(text, options);
-    let read = read.map_err(|error| explained(&error))?;
+    let read = read.map_err(|error| explain_error(&error))?;
     let merges = tagged_merges(text)?;
     Ok(read.with_spelling(&SourceText { text, merges }))
 }
@@ -180,7 +183,7 @@ fn tagged_merges(text: &str) -> Result<BTreeSet<(u64, u64)>, YamlError> {
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     };
     let read = serde_saphyr::from_str_with_options::<RawNode>(text, options);
-    let read = read.map_err(|error| explained(&error))?;
+    let read = read.map_err(|error| explain_error(&error))?;
     read.find_tagged_merges(&mut places);
     Ok(places)
 }
@@ -203,7 +206,7 @@ const WORDS: [(&str, &str); 4] = [
     ("expected string scalar", "a key must be text"),
 ];
 
-fn explained(error: &serde_saphyr::Error) -> YamlError {
+fn explain_error(error: &serde_saphyr::Error) -> YamlError {
     let message = error.without_snippet().to_string();
     let message = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
     // The place is told apart from the problem, and options of the library are of no use to anybody.

@@ -30,7 +30,7 @@ pub(super) fn is_stdout(path: &Path) -> bool {
 }
 
 /// Where lines go.
-pub(super) fn output(path: &Path) -> Result<LogOutput, CliError> {
+pub(super) fn open_output(path: &Path) -> Result<LogOutput, CliError> {
     match is_stdout(path) {
         true => Ok(LogOutput::Stdout),
         false => LogFile::open(path).map(LogOutput::File),
@@ -38,7 +38,7 @@ pub(super) fn output(path: &Path) -> Result<LogOutput, CliError> {
 }
 
 /// How lines are written: as the log is, but for programs.
-pub(super) fn format(log: Option<LogFormat>) -> LogFormat {
+pub(super) fn line_format(log: Option<LogFormat>) -> LogFormat {
     log.filter(|it| *it == LogFormat::Json).unwrap_or(LogFormat::Logfmt)
 }
 
@@ -58,10 +58,10 @@ impl AccessLog {
         let (lines, queue) = sync_channel(MAX_QUEUED_LINES);
         let writing = std::thread::Builder::new()
             .name("ginnel-access-log".to_owned())
-            .spawn(move || write(&queue, output, format));
+            .spawn(move || write_lines(&queue, output, format));
         let failed = |error: io::Error| CliError::new(Exit::Failed, error.to_string());
         let writing = writing.map_err(failed)?;
-        Ok(Self { following: tokio::spawn(follow(events, lines)), writing })
+        Ok(Self { following: tokio::spawn(enqueue_events(events, lines)), writing })
     }
 
     /// Waits until everything is written, once the service has stopped.
@@ -73,46 +73,46 @@ impl AccessLog {
 }
 
 /// Puts events into the queue; nobody waits for it.
-async fn follow(mut events: EventSubscriber, lines: SyncSender<Arc<Event>>) {
+async fn enqueue_events(mut events: EventSubscriber, lines: SyncSender<Arc<Event>>) {
     while let Some(received) = events.next().await {
         match received {
-            EventDelivery::Missed(missed) => lost(missed),
+            EventDelivery::Missed(missed) => count_lost(missed),
             EventDelivery::Event(event) => {
                 if let Err(TrySendError::Full(_)) = lines.try_send(event) {
-                    lost(1);
+                    count_lost(1);
                 }
             }
         }
     }
 }
 
-fn lost(lines: u64) {
+fn count_lost(lines: u64) {
     if count_dropped_access(lines) == 0 {
         tracing::warn!("lines of the access log are dropped: more are made than are written");
     }
 }
 
-fn write(queue: &Receiver<Arc<Event>>, mut output: LogOutput, format: LogFormat) {
+fn write_lines(queue: &Receiver<Arc<Event>>, mut output: LogOutput, format: LogFormat) {
     loop {
         let first = match queue.recv_timeout(REOPEN_INTERVAL) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        output.follow();
+        output.reopen_if_requested();
         let (mut lines, mut count) = (String::new(), 0);
         for event in first.into_iter().chain(queue.try_iter().take(MAX_LINES_AT_ONCE)) {
-            format.write_fields(fields(&event.masked()), &mut lines);
+            format.write_fields(line_fields(&event.masked()), &mut lines);
             count += 1;
         }
-        if count > 0 && !output.write(&lines) {
-            lost(count);
+        if count > 0 && !output.write_lines(&lines) {
+            count_lost(count);
         }
     }
 }
 
 /// What a line says: no query, no header but the host, no body.
-fn fields(event: &Event) -> impl Iterator<Item = (&'static str, LogValue)> {
+fn line_fields(event: &Event) -> impl Iterator<Item = (&'static str, LogValue)> {
     let text = |text: &str| Some(LogValue::Text(text.to_owned()));
     let integer = |count| LogValue::Integer(i64::try_from(count).unwrap_or(i64::MAX));
     let maybe = |value: &Option<String>| value.as_deref().and_then(text);

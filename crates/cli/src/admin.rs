@@ -5,7 +5,7 @@ use clap::{Arg, ArgMatches};
 use ginnel_base::address::HostPort;
 
 /// `--admin-addr`.
-pub(super) fn argument() -> Arg {
+pub(super) fn admin_addr_argument() -> Arg {
     Arg::new("admin-addr")
         .long("admin-addr")
         .value_name("HOST:PORT")
@@ -14,6 +14,6 @@ pub(super) fn argument() -> Arg {
 }
 
 /// The address that was given.
-pub(super) fn read(matches: &ArgMatches) -> Option<HostPort> {
+pub(super) fn read_admin_addr(matches: &ArgMatches) -> Option<HostPort> {
     matches.get_one("admin-addr").cloned()
 }

@@ -8,7 +8,7 @@ use ginnel_service::{Error, new_admin_key};
 use ginnel_store::{DatabaseLocation, PostgresAddressError, StoreError};
 
 use super::error::CliError;
-use super::output::say;
+use super::output::print_line;
 use super::runtime;
 
 pub(super) fn command() -> Command {
@@ -44,18 +44,18 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
-    let database = database(matches)?;
+    let database = database_location(matches)?;
     let out = matches.get_one::<PathBuf>("out");
-    let runtime = runtime::start()?;
+    let runtime = runtime::start_runtime()?;
     let made = runtime.block_on(new_admin_key(&database, out.map(PathBuf::as_path)));
-    let key = made.map_err(explain)?;
+    let key = made.map_err(with_remedy)?;
     if out.is_none() {
-        say(&key.0);
+        print_line(&key.0);
     }
     Ok(())
 }
 
-fn database(matches: &ArgMatches) -> Result<DatabaseLocation, CliError> {
+fn database_location(matches: &ArgMatches) -> Result<DatabaseLocation, CliError> {
     match matches.get_one::<String>("store") {
         Some(address) => {
             let options = address.parse().map_err(|problem: PostgresAddressError| {
@@ -68,7 +68,7 @@ fn database(matches: &ArgMatches) -> Result<DatabaseLocation, CliError> {
 }
 
 /// Says what to do about a database that is in use.
-fn explain(error: Error) -> CliError {
+fn with_remedy(error: Error) -> CliError {
     let in_use = matches!(error, Error::Store(StoreError::Locked(_)));
     let mut failure = CliError::from(error);
     if in_use {

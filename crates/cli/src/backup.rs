@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use ginnel_store::{self as store, BackupReport, Overwrite, RestoreReport, StoreError};
 
 use super::error::CliError;
-use super::output::say;
+use super::output::print_line;
 use super::{download, operations};
 
 const PATH: &str = "path";
@@ -21,7 +21,7 @@ const COPY: &str = "copy";
 /// How long a service may take to make a copy, and to go on with sending it.
 const SILENCE: Duration = Duration::from_secs(600);
 
-pub(super) fn backup() -> Command {
+pub(super) fn backup_command() -> Command {
     Command::new("backup")
         .about("Copy a database while a service uses it, and check the copy")
         .after_help(
@@ -32,7 +32,7 @@ pub(super) fn backup() -> Command {
              Examples:\n  ginnel backup --path ginnel.db ginnel-monday.db\n  \
              ginnel backup --url https://api.example.com ginnel-monday.db",
         )
-        .arg(database("The database").required(false).required_unless_present(URL))
+        .arg(database_argument("The database").required(false).required_unless_present(URL))
         .arg(
             Arg::new(URL)
                 .long(URL)
@@ -40,8 +40,8 @@ pub(super) fn backup() -> Command {
                 .conflicts_with(PATH)
                 .help("The management API of a running service, instead of the database"),
         )
-        .arg(copy("OUT", "The file for the copy"))
-        .args(flags("Replace the file if there is one"))
+        .arg(copy_argument("OUT", "The file for the copy"))
+        .args(flag_arguments("Replace the file if there is one"))
         .args(remote_options())
 }
 
@@ -53,7 +53,7 @@ fn remote_options() -> impl Iterator<Item = Arg> {
     options.map(|option| option.conflicts_with(PATH).help_heading("Options of --url"))
 }
 
-pub(super) fn restore() -> Command {
+pub(super) fn restore_command() -> Command {
     Command::new("restore")
         .about("Replace a database that no service uses with a copy")
         .after_help(
@@ -61,51 +61,59 @@ pub(super) fn restore() -> Command {
              beside it, as <path>-replaced-<time>.\n\n\
              Example:\n  ginnel restore ginnel-monday.db --path ginnel.db --force",
         )
-        .arg(copy("IN", "The copy"))
-        .arg(database("The database"))
-        .args(flags("Replace the database if there is one"))
+        .arg(copy_argument("IN", "The copy"))
+        .arg(database_argument("The database"))
+        .args(flag_arguments("Replace the database if there is one"))
 }
 
 pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), CliError> {
     let report = match matches.get_one::<String>(URL) {
-        None => store::back_up(&file(matches, PATH), &file(matches, COPY), overwrite(matches))
-            .map_err(explain_existing)?,
+        None => store::back_up(
+            &read_path(matches, PATH),
+            &read_path(matches, COPY),
+            read_overwrite(matches),
+        )
+        .map_err(explain_existing)?,
         Some(url) => {
             let client = operations::remote_client(matches, url.clone(), SILENCE)?;
-            download::download(&client, &file(matches, COPY), overwrite(matches))?
+            download::download_backup(&client, &read_path(matches, COPY), read_overwrite(matches))?
         }
     };
     if matches.get_flag(JSON) {
-        say(&as_json(&report).to_string());
+        print_line(&as_json(&report).to_string());
     } else {
-        say(&format!("copied to {}: {}", report.path.display(), summary(&report)));
+        print_line(&format!("copied to {}: {}", report.path.display(), summarize_report(&report)));
     }
     Ok(())
 }
 
 pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), CliError> {
-    let report = store::restore(&file(matches, COPY), &file(matches, PATH), overwrite(matches));
+    let report = store::restore_database(
+        &read_path(matches, COPY),
+        &read_path(matches, PATH),
+        read_overwrite(matches),
+    );
     let force = "use --force to move it aside and restore";
-    let report = report.map_err(|error| explain(error, force))?;
+    let report = report.map_err(|error| with_remedy(error, force))?;
     let RestoreReport { restored, replaced, stray_log } = report;
     if matches.get_flag(JSON) {
         let mut line = as_json(&restored);
         line["replaced"] = json!(replaced);
         line["stray_log"] = json!(stray_log);
-        say(&line.to_string());
+        print_line(&line.to_string());
         return Ok(());
     }
-    say(&format!("restored {}: {}", restored.path.display(), summary(&restored)));
+    print_line(&format!("restored {}: {}", restored.path.display(), summarize_report(&restored)));
     if let Some(replaced) = replaced {
-        say(&format!("the database that was there is now {}", replaced.display()));
+        print_line(&format!("the database that was there is now {}", replaced.display()));
     }
     if let Some(log) = stray_log {
-        say(&format!("a log that was there without its database is now {}", log.display()));
+        print_line(&format!("a log that was there without its database is now {}", log.display()));
     }
     Ok(())
 }
 
-fn database(help: &'static str) -> Arg {
+fn database_argument(help: &'static str) -> Arg {
     Arg::new(PATH)
         .long(PATH)
         .value_name("FILE")
@@ -114,24 +122,24 @@ fn database(help: &'static str) -> Arg {
         .help(help)
 }
 
-fn copy(name: &'static str, help: &'static str) -> Arg {
+fn copy_argument(name: &'static str, help: &'static str) -> Arg {
     Arg::new(COPY).value_name(name).value_parser(value_parser!(PathBuf)).required(true).help(help)
 }
 
-fn flags(force: &'static str) -> [Arg; 2] {
+fn flag_arguments(force: &'static str) -> [Arg; 2] {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     [flag(FORCE).help(force), flag(JSON).help("Print what was copied as one JSON object")]
 }
 
-fn file(matches: &ArgMatches, name: &str) -> PathBuf {
+fn read_path(matches: &ArgMatches, name: &str) -> PathBuf {
     matches.get_one(name).cloned().unwrap_or_default()
 }
 
-fn overwrite(matches: &ArgMatches) -> Overwrite {
+fn read_overwrite(matches: &ArgMatches) -> Overwrite {
     if matches.get_flag(FORCE) { Overwrite::Yes } else { Overwrite::No }
 }
 
-fn summary(report: &BackupReport) -> String {
+fn summarize_report(report: &BackupReport) -> String {
     let rows = report.rows.iter().filter(|(_, rows)| *rows > 0);
     let rows: Vec<_> = rows.map(|(table, rows)| format!("{rows} {table}")).collect();
     format!("{} bytes, schema {}, {}", report.bytes, report.schema, rows.join(", "))
@@ -145,11 +153,11 @@ fn as_json(report: &BackupReport) -> Value {
 
 /// Why a database was not copied.
 pub(super) fn explain_existing(error: StoreError) -> CliError {
-    explain(error, "use --force to replace it")
+    with_remedy(error, "use --force to replace it")
 }
 
 /// Says what to do about it, where something can be done.
-fn explain(error: StoreError, force: &str) -> CliError {
+fn with_remedy(error: StoreError, force: &str) -> CliError {
     let remedy = match &error {
         StoreError::Exists(_) => Some(force),
         StoreError::Locked(_) => Some("stop the service first"),

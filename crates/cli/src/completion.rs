@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use super::error::CliError;
 use super::help::{self, HelpScope};
-use super::output::say_completion;
+use super::output::write_completion;
 
 pub(super) fn command() -> Command {
     Command::new("completion")
@@ -22,6 +22,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some(shell) = matches.get_one::<Shell>("shell") else {
         return Err(CliError::usage("no shell given"));
     };
-    say_completion(*shell, help::arrange(super::command(), HelpScope::All), "ginnel");
+    write_completion(*shell, help::arrange_help(super::command(), HelpScope::All), "ginnel");
     Ok(())
 }

@@ -14,19 +14,19 @@ use super::error::{CliError, Exit};
 /// Has the service make a copy, and writes it to a file that only its owner can read.
 ///
 /// The file is opened, checked and on disk before it has its name; without success it is removed.
-pub(super) fn download(
+pub(super) fn download_backup(
     client: &Client,
     to: &Path,
     overwrite: Overwrite,
 ) -> Result<BackupReport, CliError> {
     // Before the service is asked, which would make a copy for nothing.
-    let mut target = CopyTarget::take(to, overwrite).map_err(explain_existing)?;
-    receive(client, target.file(), to)?;
+    let mut target = CopyTarget::for_file(to, overwrite).map_err(explain_existing)?;
+    receive_backup(client, target.file(), to)?;
     Ok(target.publish()?.restored)
 }
 
 /// Writes what the service sends.
-fn receive(client: &Client, file: &mut File, to: &Path) -> Result<(), CliError> {
+fn receive_backup(client: &Client, file: &mut File, to: &Path) -> Result<(), CliError> {
     let mut written = Ok(());
     let mut sink = |piece: &[u8]| {
         written = file.write_all(piece);

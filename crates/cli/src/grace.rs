@@ -10,7 +10,7 @@ use ginnel_settings::{Bounds, SettingValue};
 const MAX: u64 = 3_600_000;
 
 /// The option.
-pub(super) fn argument() -> Arg {
+pub(super) fn grace_argument() -> Arg {
     Arg::new("grace")
         .long("grace")
         .value_name("DURATION")
@@ -25,6 +25,6 @@ pub(super) fn argument() -> Arg {
 }
 
 /// The time that was given, or the default.
-pub(super) fn read(matches: &ArgMatches) -> Duration {
+pub(super) fn read_grace(matches: &ArgMatches) -> Duration {
     matches.get_one("grace").copied().unwrap_or_default()
 }

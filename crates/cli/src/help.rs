@@ -1,7 +1,7 @@
 //! Help texts: the usual options with `--help`, all of them with `--help-all`.
 //!
 //! Each option declares its group (clap's `help_heading`) and, if few users need it, that it is rare.
-//! [`arrange`] derives the rest from these declarations.
+//! [`arrange_help`] derives the rest from these declarations.
 
 use std::ffi::OsString;
 
@@ -37,7 +37,7 @@ pub(super) enum HelpScope {
 
 impl HelpScope {
     /// Returns the scope that a command line asks for.
-    pub fn of(arguments: &[OsString]) -> Self {
+    pub fn from_arguments(arguments: &[OsString]) -> Self {
         let mut options = arguments.iter().take_while(|argument| *argument != "--");
         match options.any(|argument| *argument == "--help-all") {
             true => Self::All,
@@ -48,7 +48,7 @@ impl HelpScope {
 
 /// Returns an option that can replace the positional argument `name`. The help of the positional argument
 /// mentions it.
-pub(super) fn twin(name: &'static str, long: String) -> Arg {
+pub(super) fn twin_option(name: &'static str, long: String) -> Arg {
     let value = name.to_uppercase();
     let twin = Arg::new(twin_id(name)).long(long).help(format!("Same as <{value}>"));
     twin.value_name(value).hide(true)
@@ -71,7 +71,7 @@ pub(super) fn is_needed(command: &Command, arg: &Arg) -> bool {
 }
 
 /// Makes the help of a command and of those below it list the options in `scope`.
-pub(super) fn arrange(command: Command, scope: HelpScope) -> Command {
+pub(super) fn arrange_help(command: Command, scope: HelpScope) -> Command {
     let path = command.get_name().to_owned();
     arrange_below(command, &path, scope, 0)
 }
@@ -169,12 +169,12 @@ mod tests {
         Command::new("outer")
             .arg(option("usual").global(true))
             .arg(option("seldom").global(true).rare())
-            .subcommand(inner.arg(Arg::new("id").index(1)).arg(twin("id", "id".to_owned())))
+            .subcommand(inner.arg(Arg::new("id").index(1)).arg(twin_option("id", "id".to_owned())))
     }
 
     fn help(arguments: &[&str]) -> String {
         let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
-        let command = arrange(command(), HelpScope::of(&arguments));
+        let command = arrange_help(command(), HelpScope::from_arguments(&arguments));
         let shown = command.try_get_matches_from(arguments).err();
         shown.map(|help| help.to_string()).unwrap_or_default()
     }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn rare_options_work_as_usual_ones_do() {
-        let command = arrange(command(), HelpScope::Usual);
+        let command = arrange_help(command(), HelpScope::Usual);
         let matches =
             command.try_get_matches_from(["outer", "--seldom", "x", "inner", "--own", "y"]);
 
@@ -222,6 +222,6 @@ mod tests {
     fn a_value_after_two_dashes_is_not_the_flag() {
         let arguments = ["ginnel", "--", "--help-all"].map(OsString::from);
 
-        assert_eq!(HelpScope::of(&arguments), HelpScope::Usual);
+        assert_eq!(HelpScope::from_arguments(&arguments), HelpScope::Usual);
     }
 }

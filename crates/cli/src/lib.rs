@@ -70,28 +70,28 @@ const TASKS: &[CommandTask] = &[
     CommandTask {
         title: "Share a port",
         subcommands: &[
-            Subcommand { command: agent::dev, run: agent::run_dev },
-            Subcommand { command: agent::http, run: agent::run_http },
-            Subcommand { command: agent::tcp, run: agent::run_tcp },
-            Subcommand { command: agent::tls, run: agent::run_tls },
-            Subcommand { command: agent::start, run: agent::run_start },
-            Subcommand { command: agent::agent, run: agent::run_agent },
+            Subcommand { command: agent::dev_command, run: agent::run_dev },
+            Subcommand { command: agent::http_command, run: agent::run_http },
+            Subcommand { command: agent::tcp_command, run: agent::run_tcp },
+            Subcommand { command: agent::tls_command, run: agent::run_tls },
+            Subcommand { command: agent::start_command, run: agent::run_start },
+            Subcommand { command: agent::agent_command, run: agent::run_agent },
         ],
     },
     CommandTask {
         title: "Host a service",
         subcommands: &[
             Subcommand { command: serve::command, run: serve::run },
-            Subcommand { command: operations::reload, run: operations::run_reload },
-            Subcommand { command: operations::cluster, run: operations::run_cluster },
+            Subcommand { command: operations::reload_command, run: operations::run_reload },
+            Subcommand { command: operations::cluster_command, run: operations::run_cluster },
             Subcommand { command: admin_key::command, run: admin_key::run },
         ],
     },
     CommandTask {
         title: "Automate",
         subcommands: &[
-            Subcommand { command: operations::api, run: operations::run_api },
-            Subcommand { command: operations::local, run: operations::run_local },
+            Subcommand { command: operations::api_command, run: operations::run_api },
+            Subcommand { command: operations::local_command, run: operations::run_local },
             Subcommand { command: policy::command, run: policy::run },
             Subcommand { command: ngrok::compat, run: ngrok::run_compat },
             Subcommand { command: completion::command, run: completion::run },
@@ -103,8 +103,8 @@ const TASKS: &[CommandTask] = &[
         subcommands: &[
             Subcommand { command: doctor::command, run: doctor::run },
             Subcommand { command: config::command, run: config::run },
-            Subcommand { command: backup::backup, run: backup::run_backup },
-            Subcommand { command: backup::restore, run: backup::run_restore },
+            Subcommand { command: backup::backup_command, run: backup::run_backup },
+            Subcommand { command: backup::restore_command, run: backup::run_restore },
             Subcommand { command: store::command, run: store::run },
         ],
     },
@@ -132,16 +132,16 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     if ngrok::is_called(&arguments) {
         return ngrok::main(arguments);
     }
-    let done = run(arguments).and_then(|()| match output::unsaid() {
+    let done = run(arguments).and_then(|()| match output::write_error() {
         Some(why) => Err(CliError::new(Exit::Failed, format!("standard output: {why}"))),
         None => Ok(()),
     });
     // Commands that run for long have printed theirs at the start.
-    take_readable_files().iter().for_each(|warning| output::complain(warning));
+    take_readable_files().iter().for_each(|warning| output::eprint_line(warning));
     let exit = match done {
         Ok(()) => Exit::Clean,
         Err(failure) => {
-            output::complain(&failure.message);
+            output::eprint_line(&failure.message);
             failure.exit
         }
     };
@@ -149,23 +149,23 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
 }
 
 fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
-    let mut command = help::arrange(command(), HelpScope::of(&arguments));
+    let mut command = help::arrange_help(command(), HelpScope::from_arguments(&arguments));
     let matches = match command.try_get_matches_from_mut(arguments) {
         Ok(matches) => matches,
-        Err(error) => return usage::explain(&error),
+        Err(error) => return usage::explain_usage_error(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
-        output::say(command.render_help().to_string().trim_end());
+        output::print_line(command.render_help().to_string().trim_end());
         return Err(CliError::usage("no command given"));
     };
-    let known = subcommands().find(|known| (known.command)().get_name() == name);
+    let known = all_subcommands().find(|known| (known.command)().get_name() == name);
     // The log of the service is a setting, which may be in a file.
-    let log = (name != "serve").then(|| logging::LogOptions::of_flags(matches));
+    let log = (name != "serve").then(|| logging::LogOptions::from_flags(matches));
     let _log = log.map(|options| logging::LogWriter::start(&options)).transpose()?;
     known.map_or(Ok(()), |known| (known.run)(matches))
 }
 
-fn subcommands() -> impl Iterator<Item = &'static Subcommand> {
+fn all_subcommands() -> impl Iterator<Item = &'static Subcommand> {
     TASKS.iter().flat_map(|task| task.subcommands)
 }
 
@@ -179,7 +179,7 @@ fn command() -> Command {
             "{{before-help}}Usage: {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
             commands_by_task()
         ))
-        .subcommands(subcommands().map(|known| (known.command)()))
+        .subcommands(all_subcommands().map(|known| (known.command)()))
 }
 
 /// Returns the part of the help that lists the subcommands.
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn the_grammar_is_sound() {
         for scope in [HelpScope::Usual, HelpScope::All] {
-            let mut command = help::arrange(command(), scope);
+            let mut command = help::arrange_help(command(), scope);
             command.build();
             command.debug_assert();
         }

@@ -25,13 +25,13 @@ impl LineWriter {
     ) -> Result<Self, CliError> {
         let (queue, entries) = mpsc::sync_channel(max_queued);
         let thread = thread::Builder::new().name("ginnel-lines".to_owned());
-        let started = thread.spawn(move || run(&entries, write));
+        let started = thread.spawn(move || write_entries(&entries, write));
         started.map_err(|error| CliError::new(Exit::Failed, format!("the log: {error}")))?;
         Ok(Self(queue))
     }
 
     /// Adds whole lines; false where there is no place for them.
-    pub fn add(&self, text: String) -> bool {
+    pub fn add_lines(&self, text: String) -> bool {
         self.0.try_send(Entry::Text(text)).is_ok()
     }
 
@@ -44,7 +44,7 @@ impl LineWriter {
     }
 }
 
-fn run(entries: &Receiver<Entry>, mut write: impl FnMut(&str)) {
+fn write_entries(entries: &Receiver<Entry>, mut write: impl FnMut(&str)) {
     while let Ok(entry) = entries.recv() {
         match entry {
             Entry::Text(text) => write(&text),

@@ -10,7 +10,7 @@ use ginnel_base::files;
 use ginnel_base::logging;
 
 use super::error::CliError;
-use super::output::complain;
+use super::output::eprint_line;
 
 /// How many files there are.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -18,9 +18,9 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 static REOPENED: AtomicU64 = AtomicU64::new(0);
 
 /// Has all log files be opened again; false where there are none.
-pub(super) fn reopen() -> bool {
+pub(super) fn reopen_logs() -> bool {
     REOPENED.fetch_add(1, Relaxed);
-    logging::wake();
+    logging::wake_readers();
     FILES.load(Relaxed) > 0
 }
 
@@ -28,16 +28,16 @@ pub(super) fn reopen() -> bool {
 ///
 /// # Errors
 /// With the reason.
-pub(super) fn check(path: &Path) -> Result<(), String> {
+pub(super) fn check_writable(path: &Path) -> Result<(), String> {
     let checked = match path.metadata() {
         Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Ok(found) if found.is_file() => OpenOptions::new().append(true).open(path).map(drop),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            files::folder(path).metadata().map(drop)
+            files::parent_folder(path).metadata().map(drop)
         }
         found => found.map(drop),
     };
-    checked.map_err(|error| describe(path, &error))
+    checked.map_err(|error| describe_error(path, &error))
 }
 
 /// Where lines of a log go.
@@ -49,14 +49,14 @@ pub(super) enum LogOutput {
 
 impl LogOutput {
     /// Opens a file again where that was asked for.
-    pub(super) fn follow(&mut self) {
+    pub(super) fn reopen_if_requested(&mut self) {
         if let Self::File(file) = self {
-            file.follow();
+            file.reopen_if_requested();
         }
     }
 
     /// Writes whole lines; false when they are lost.
-    pub(super) fn write(&mut self, lines: &str) -> bool {
+    pub(super) fn write_lines(&mut self, lines: &str) -> bool {
         match self {
             // Nobody is left who could be told.
             Self::Stdout => {
@@ -64,7 +64,7 @@ impl LogOutput {
                 output.write_all(lines.as_bytes()).and_then(|()| output.flush()).is_ok()
             }
             Self::Stderr => io::stderr().write_all(lines.as_bytes()).is_ok(),
-            Self::File(file) => file.write(lines),
+            Self::File(file) => file.write_lines(lines),
         }
     }
 }
@@ -83,31 +83,32 @@ impl LogFile {
     /// Opens a file, which is made if need be.
     pub(super) fn open(path: &Path) -> Result<Self, CliError> {
         let reopened = REOPENED.load(Relaxed);
-        let file = open(path).map_err(|error| CliError::usage(describe(path, &error)))?;
+        let file =
+            open_append(path).map_err(|error| CliError::usage(describe_error(path, &error)))?;
         FILES.fetch_add(1, Relaxed);
         Ok(Self { path: path.to_owned(), file, reopened, is_reported: false })
     }
 
     /// Opens the file again where that was asked for; the one before stays if it cannot be.
-    fn follow(&mut self) {
+    fn reopen_if_requested(&mut self) {
         let reopened = REOPENED.load(Relaxed);
         if reopened == self.reopened {
             return;
         }
         self.reopened = reopened;
-        match open(&self.path) {
+        match open_append(&self.path) {
             Ok(file) => self.file = file,
-            Err(error) => complain(&describe(&self.path, &error)),
+            Err(error) => eprint_line(&describe_error(&self.path, &error)),
         }
     }
 
-    fn write(&mut self, lines: &str) -> bool {
-        self.follow();
+    fn write_lines(&mut self, lines: &str) -> bool {
+        self.reopen_if_requested();
         let written = self.file.write_all(lines.as_bytes());
         match &written {
             Ok(()) => self.is_reported = false,
             Err(error) if !self.is_reported => {
-                complain(&describe(&self.path, error));
+                eprint_line(&describe_error(&self.path, error));
                 self.is_reported = true;
             }
             Err(_) => {}
@@ -123,7 +124,7 @@ impl Drop for LogFile {
 }
 
 /// A log may say who asks for what: it is for its owner, and for the owner's group.
-fn open(path: &Path) -> io::Result<File> {
+fn open_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
@@ -131,6 +132,6 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-fn describe(path: &Path, error: &io::Error) -> String {
+fn describe_error(path: &Path, error: &io::Error) -> String {
     format!("cannot write the log {}: {error}", mask::path(path))
 }

@@ -15,7 +15,7 @@ use ginnel_base::logging::{
 
 use super::error::CliError;
 use super::log_file::{LogFile, LogOutput};
-use super::output::complain;
+use super::output::eprint_line;
 
 /// The variable that names a level.
 pub(super) const LEVEL_VARIABLE: &str = "GINNEL_LOG";
@@ -23,7 +23,7 @@ pub(super) const LEVEL_VARIABLE: &str = "GINNEL_LOG";
 const WAIT: Duration = Duration::from_secs(3600);
 
 /// The options of commands that run for long.
-pub(super) fn arguments() -> [Arg; 3] {
+pub(super) fn log_arguments() -> [Arg; 3] {
     let option = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
     [
         option(
@@ -55,29 +55,31 @@ pub(super) struct LogOptions {
 impl LogOptions {
     /// From which levels on something is logged: as it is said, by the environment, or as is usual where
     /// a form or a file is asked for.
-    fn levels(&self) -> Option<LogLevels> {
+    fn effective_levels(&self) -> Option<LogLevels> {
         let is_asked = self.file.is_some() || self.format.is_some();
-        let usual = || is_asked.then_some(LogLevels::all(LogLevel::Info));
-        self.levels.or_else(environment).or_else(usual)
+        let usual = || is_asked.then_some(LogLevels::for_all(LogLevel::Info));
+        self.levels.or_else(environment_levels).or_else(usual)
     }
 
     /// Returns true if records are written at all.
     pub(super) fn is_on(&self) -> bool {
-        self.levels().is_some()
+        self.effective_levels().is_some()
     }
 
     /// Applies levels that have changed since the log was started.
     pub(super) fn apply_levels(&self) {
-        logging::set_levels(&self.levels().unwrap_or(LogLevels::all(LogLevel::Off)).0);
+        logging::set_levels(
+            &self.effective_levels().unwrap_or(LogLevels::for_all(LogLevel::Off)).0,
+        );
     }
 
     /// The options that the flags of a command give; those of `ginnel serve` are settings.
-    pub(super) fn of_flags(matches: &ArgMatches) -> Self {
-        let matches = innermost(matches);
+    pub(super) fn from_flags(matches: &ArgMatches) -> Self {
+        let matches = innermost_matches(matches);
         let format = matches.try_get_one::<String>("log-format").ok().flatten();
         Self {
             levels: matches.try_get_one::<LogLevels>("log-level").ok().flatten().copied(),
-            format: format.and_then(|name| LogFormat::of_name(name)),
+            format: format.and_then(|name| LogFormat::from_name(name)),
             file: matches.try_get_one::<PathBuf>("log-file").ok().flatten().cloned(),
         }
     }
@@ -93,13 +95,16 @@ pub(super) struct LogWriter {
 impl LogWriter {
     /// Starts to write; none where nobody asked for it.
     pub(super) fn start(options: &LogOptions) -> Result<Option<Self>, CliError> {
-        let Some(levels) = options.levels() else { return Ok(None) };
+        let Some(levels) = options.effective_levels() else { return Ok(None) };
         Self::start_with(options, levels).map(Some)
     }
 
     /// The same where levels may be raised later, though nobody has asked for a log yet.
     pub(super) fn start_ready(options: &LogOptions) -> Result<Self, CliError> {
-        Self::start_with(options, options.levels().unwrap_or(LogLevels::all(LogLevel::Off)))
+        Self::start_with(
+            options,
+            options.effective_levels().unwrap_or(LogLevels::for_all(LogLevel::Off)),
+        )
     }
 
     fn start_with(options: &LogOptions, levels: LogLevels) -> Result<Self, CliError> {
@@ -122,7 +127,7 @@ impl Drop for LogWriter {
     fn drop(&mut self) {
         let (last, _) = channel();
         drop(std::mem::replace(&mut self.last, last));
-        logging::wake();
+        logging::wake_readers();
         if let Some(writing) = self.writing.take() {
             ignore(writing.join(), "a writer that panicked has written that itself");
         }
@@ -130,17 +135,17 @@ impl Drop for LogWriter {
 }
 
 /// The options of the subcommand that runs.
-fn innermost(matches: &ArgMatches) -> &ArgMatches {
-    matches.subcommand().map_or(matches, |(_, matches)| innermost(matches))
+fn innermost_matches(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, matches)| innermost_matches(matches))
 }
 
 /// The level that the environment asks for.
-fn environment() -> Option<LogLevels> {
+fn environment_levels() -> Option<LogLevels> {
     let text = std::env::var(LEVEL_VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
     match text.trim().parse() {
         Ok(levels) => Some(levels),
         Err(problem) => {
-            complain(&format!("{LEVEL_VARIABLE}: {problem}"));
+            eprint_line(&format!("{LEVEL_VARIABLE}: {problem}"));
             None
         }
     }
@@ -155,18 +160,18 @@ struct LogSink {
 impl LogSink {
     fn run(mut self, over: &Receiver<()>) {
         while over.try_recv() == Err(TryRecvError::Empty) {
-            self.write(logging::take(Some(WAIT)));
+            self.write_records(logging::take_records(Some(WAIT)));
         }
-        self.write(logging::take(None));
+        self.write_records(logging::take_records(None));
     }
 
-    fn write(&mut self, records: Vec<LogRecord>) {
-        self.output.follow();
+    fn write_records(&mut self, records: Vec<LogRecord>) {
+        self.output.reopen_if_requested();
         let (mut lines, count) = (String::new(), records.len());
         for record in records {
-            self.format.write_record(&record.masked(mask::text), &mut lines);
+            self.format.write_record(&record.mask_texts(mask::text), &mut lines);
         }
-        if !lines.is_empty() && !self.output.write(&lines) {
+        if !lines.is_empty() && !self.output.write_lines(&lines) {
             count_dropped(count as u64);
         }
     }

@@ -27,14 +27,14 @@ impl SystemdNotifier {
     pub fn from_environment() -> Self {
         Self {
             #[cfg(unix)]
-            socket: socket(),
-            watchdog: watchdog(),
+            socket: open_socket(),
+            watchdog: watchdog_interval(),
         }
     }
 
     /// Tells a state; whoever listened may be gone.
     #[cfg(unix)]
-    pub fn tell(&self, state: &str) {
+    pub fn send_state(&self, state: &str) {
         if let Some(socket) = &self.socket {
             ginnel_base::logging::or_debug!(
                 socket.send(state.as_bytes()),
@@ -45,14 +45,14 @@ impl SystemdNotifier {
 
     /// There is no systemd here.
     #[cfg(not(unix))]
-    pub fn tell(&self, _: &str) {}
+    pub fn send_state(&self, _: &str) {}
 
     /// Tells that the configuration is read again, and after `work` that the service is ready: systemd waits
     /// for that where the unit is of `Type=notify-reload`.
-    pub async fn reloading<T>(&self, work: impl Future<Output = T>) -> T {
-        self.tell(&reloading());
+    pub async fn notify_reload<T>(&self, work: impl Future<Output = T>) -> T {
+        self.send_state(&reloading_state());
         let done = work.await;
-        self.tell(READY);
+        self.send_state(READY);
         done
     }
 
@@ -60,7 +60,7 @@ impl SystemdNotifier {
     pub async fn keep_alive(&self) {
         let Some(pause) = self.watchdog else { return std::future::pending().await };
         loop {
-            self.tell(ALIVE);
+            self.send_state(ALIVE);
             tokio::time::sleep(pause).await;
         }
     }
@@ -68,18 +68,18 @@ impl SystemdNotifier {
 
 /// A reload that begins now: systemd compares the time with that of its signal.
 #[cfg(target_os = "linux")]
-fn reloading() -> String {
+fn reloading_state() -> String {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     format!("{RELOADING}\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn reloading() -> String {
+fn reloading_state() -> String {
     RELOADING.to_owned()
 }
 
 /// Half of the time after which systemd takes the service for dead.
-fn watchdog() -> Option<Duration> {
+fn watchdog_interval() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_ours =
         number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
@@ -88,10 +88,10 @@ fn watchdog() -> Option<Duration> {
 }
 
 #[cfg(unix)]
-fn socket() -> Option<UnixDatagram> {
+fn open_socket() -> Option<UnixDatagram> {
     let name = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
     let connected = UnixDatagram::unbound().and_then(|socket| {
-        connect(&socket, &name)?;
+        connect_socket(&socket, &name)?;
         Ok(socket)
     });
     ginnel_base::logging::or_debug!(connected, "systemd cannot be told anything")
@@ -99,7 +99,7 @@ fn socket() -> Option<UnixDatagram> {
 
 /// Connects to a path, or to an abstract name, which begins with `@`.
 #[cfg(unix)]
-fn connect(socket: &UnixDatagram, name: &std::ffi::OsStr) -> std::io::Result<()> {
+fn connect_socket(socket: &UnixDatagram, name: &std::ffi::OsStr) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use std::os::linux::net::SocketAddrExt;

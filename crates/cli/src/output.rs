@@ -12,19 +12,19 @@ use ginnel_base::logging::ignore;
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// Says something on standard output; a reader who has left does not matter.
-pub(super) fn say(line: &str) {
-    ignore(try_say(line), "why it could not be said is kept for the end");
+pub(super) fn print_line(line: &str) {
+    ignore(try_print_line(line), "why it could not be said is kept for the end");
 }
 
 /// Says what makes a shell complete a command of this name.
-pub(super) fn say_completion(shell: Shell, mut command: Command, name: &str) {
+pub(super) fn write_completion(shell: Shell, mut command: Command, name: &str) {
     let mut script = Vec::new();
     generate(shell, &mut command, name, &mut script);
-    say(String::from_utf8_lossy(&script).trim_end());
+    print_line(String::from_utf8_lossy(&script).trim_end());
 }
 
 /// Says something on standard output; false when nobody can have read it.
-pub(super) fn try_say(line: &str) -> bool {
+pub(super) fn try_print_line(line: &str) -> bool {
     let mut output = std::io::stdout().lock();
     let said = writeln!(output, "{line}").and_then(|()| output.flush());
     if let Err(error) = &said
@@ -36,17 +36,17 @@ pub(super) fn try_say(line: &str) -> bool {
 }
 
 /// Why something could not be said, such as that a disk is full; none when all was.
-pub(super) fn unsaid() -> Option<&'static str> {
+pub(super) fn write_error() -> Option<&'static str> {
     WRITE_ERROR.get().map(String::as_str)
 }
 
 /// Says in one line on standard error what went wrong.
-pub(super) fn complain(message: &str) {
-    complain_as("ginnel", message);
+pub(super) fn eprint_line(message: &str) {
+    eprint_line_as("ginnel", message);
 }
 
 /// The same for a program of another name, or with another word before the line.
-pub(super) fn complain_as(name: &str, message: &str) {
+pub(super) fn eprint_line_as(name: &str, message: &str) {
     let message = message.replace(['\n', '\r'], " ");
     let said = writeln!(std::io::stderr(), "{name}: {message}");
     ignore(said, "nobody is left who reads it");

@@ -11,7 +11,7 @@ use ginnel_policy::trial::{self, Report, Traffic, Trial};
 use ginnel_policy::{ActionTrace, Problem, Protocol, RuleTrace};
 
 use super::error::{CliError, Exit};
-use super::output::say;
+use super::output::print_line;
 
 pub(super) fn command() -> Command {
     Command::new("policy")
@@ -21,8 +21,8 @@ pub(super) fn command() -> Command {
             "Examples:\n  ginnel policy check policy.yaml\n  \
              ginnel policy test policy.yaml --url https://example.com/admin --client-ip 192.0.2.1",
         )
-        .subcommand(check())
-        .subcommand(test())
+        .subcommand(check_command())
+        .subcommand(test_command())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
@@ -33,34 +33,42 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     }
 }
 
-fn check() -> Command {
-    common(Command::new("check").about("Report what is wrong with a traffic policy, if anything"))
+fn check_command() -> Command {
+    with_common_arguments(
+        Command::new("check").about("Report what is wrong with a traffic policy, if anything"),
+    )
 }
 
-fn test() -> Command {
-    common(Command::new("test").about("Show what the rules do with a request or a connection"))
-        .arg(option("traffic", "FILE", "The whole traffic, as YAML or JSON; options add to it"))
-        .arg(option("method", "METHOD", "The method of the request"))
-        .arg(option("url", "URL", "The URL of the request"))
-        .arg(
-            option("header", "NAME: VALUE", "A header of the request")
-                .short('H')
-                .action(ArgAction::Append),
-        )
-        .arg(option("data", "TEXT", "The body of the request").short('d'))
-        .arg(option("client-ip", "ADDRESS", "The IP address of the visitor"))
-        .arg(
-            option("status", "STATUS", "The status of the upstream's response")
-                .value_parser(value_parser!(u16)),
-        )
-        .arg(
-            option("response-header", "NAME: VALUE", "A header of the upstream's response")
-                .action(ArgAction::Append),
-        )
-        .arg(option("response-data", "TEXT", "The body of the upstream's response"))
+fn test_command() -> Command {
+    with_common_arguments(
+        Command::new("test").about("Show what the rules do with a request or a connection"),
+    )
+    .arg(option_argument(
+        "traffic",
+        "FILE",
+        "The whole traffic, as YAML or JSON; options add to it",
+    ))
+    .arg(option_argument("method", "METHOD", "The method of the request"))
+    .arg(option_argument("url", "URL", "The URL of the request"))
+    .arg(
+        option_argument("header", "NAME: VALUE", "A header of the request")
+            .short('H')
+            .action(ArgAction::Append),
+    )
+    .arg(option_argument("data", "TEXT", "The body of the request").short('d'))
+    .arg(option_argument("client-ip", "ADDRESS", "The IP address of the visitor"))
+    .arg(
+        option_argument("status", "STATUS", "The status of the upstream's response")
+            .value_parser(value_parser!(u16)),
+    )
+    .arg(
+        option_argument("response-header", "NAME: VALUE", "A header of the upstream's response")
+            .action(ArgAction::Append),
+    )
+    .arg(option_argument("response-data", "TEXT", "The body of the upstream's response"))
 }
 
-fn common(command: Command) -> Command {
+fn with_common_arguments(command: Command) -> Command {
     let protocols = ["http", "https", "tcp", "tls"];
     command
         .arg(
@@ -70,7 +78,7 @@ fn common(command: Command) -> Command {
                 .help("The policy, as YAML or JSON; - is standard input"),
         )
         .arg(
-            option("protocol", "NAME", "The protocol of the traffic")
+            option_argument("protocol", "NAME", "The protocol of the traffic")
                 .value_parser(protocols)
                 .default_value("http"),
         )
@@ -81,49 +89,52 @@ fn common(command: Command) -> Command {
                 .help("Treat the policy as one for an edge, whatever its phases are called"),
         )
         .arg(
-            option("output", "FORMAT", "The output format")
+            option_argument("output", "FORMAT", "The output format")
                 .value_parser(["text", "json"])
                 .default_value("text"),
         )
 }
 
-fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+fn option_argument(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
 fn run_check(matches: &ArgMatches) -> Result<(), CliError> {
-    let (file, text) = document(matches)?;
-    let found = trial::parse(&text, protocol(matches), edge(matches)).err().unwrap_or_default();
+    let (file, text) = read_document(matches)?;
+    let found = trial::parse_policy(&text, read_protocol(matches), read_edge(matches))
+        .err()
+        .unwrap_or_default();
     if !found.is_empty() {
-        return Err(refused(matches, file, &found));
+        return Err(report_problems(matches, file, &found));
     }
     match is_json(matches) {
-        true => say("[]"),
-        false => say(&format!("{file}: no problems")),
+        true => print_line("[]"),
+        false => print_line(&format!("{file}: no problems")),
     }
     Ok(())
 }
 
 fn run_test(matches: &ArgMatches) -> Result<(), CliError> {
-    let (file, text) = document(matches)?;
-    let traffic = traffic(matches)?;
-    let trial = Trial::parse(&text, protocol(matches), edge(matches), None);
-    let mut trial = trial.map_err(|found| refused(matches, file, &found))?;
-    let report = trial.run(&traffic).map_err(|invalid| CliError::usage(invalid.to_string()))?;
+    let (file, text) = read_document(matches)?;
+    let traffic = read_traffic(matches)?;
+    let trial = Trial::parse(&text, read_protocol(matches), read_edge(matches), None);
+    let mut trial = trial.map_err(|found| report_problems(matches, file, &found))?;
+    let report =
+        trial.simulate_traffic(&traffic).map_err(|invalid| CliError::usage(invalid.to_string()))?;
     match is_json(matches) {
-        true => say(&json!(report).to_string()),
-        false => lines(&report).iter().for_each(|line| say(line)),
+        true => print_line(&json!(report).to_string()),
+        false => report_lines(&report).iter().for_each(|line| print_line(line)),
     }
     Ok(())
 }
 
 /// The name of the file, and what it holds.
-fn document(matches: &ArgMatches) -> Result<(&str, String), CliError> {
+fn read_document(matches: &ArgMatches) -> Result<(&str, String), CliError> {
     let file = matches.get_one::<String>("file").map_or("-", String::as_str);
-    Ok((file, read(file)?))
+    Ok((file, read_text(file)?))
 }
 
-fn read(file: &str) -> Result<String, CliError> {
+fn read_text(file: &str) -> Result<String, CliError> {
     let mut text = String::new();
     let read = match file {
         "-" => std::io::stdin().read_to_string(&mut text).map(|_| text),
@@ -132,13 +143,13 @@ fn read(file: &str) -> Result<String, CliError> {
     read.map_err(|error| CliError::usage(format!("{file}: {error}")))
 }
 
-fn protocol(matches: &ArgMatches) -> Protocol {
+fn read_protocol(matches: &ArgMatches) -> Protocol {
     let name = matches.get_one::<String>("protocol").map_or("http", String::as_str);
     name.parse().unwrap_or(Protocol::Http)
 }
 
 /// Whether the document is for edges, if that was said.
-fn edge(matches: &ArgMatches) -> Option<bool> {
+fn read_edge(matches: &ArgMatches) -> Option<bool> {
     matches.get_flag("edge").then_some(true)
 }
 
@@ -147,11 +158,13 @@ fn is_json(matches: &ArgMatches) -> bool {
 }
 
 /// Says what is wrong with a document.
-fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> CliError {
+fn report_problems(matches: &ArgMatches, file: &str, found: &[Problem]) -> CliError {
     if is_json(matches) {
-        say(&json!(found).to_string());
+        print_line(&json!(found).to_string());
     } else {
-        found.iter().for_each(|problem| say(&format!("{file}: {problem} ({})", problem.code)));
+        found
+            .iter()
+            .for_each(|problem| print_line(&format!("{file}: {problem} ({})", problem.code)));
     }
     let count = if found.len() == 1 {
         "one problem".to_owned()
@@ -162,12 +175,11 @@ fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> CliError {
 }
 
 /// What comes, from a file and from options.
-fn traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
+fn read_traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
     let mut traffic = match matches.get_one::<String>("traffic") {
         None => json!({}),
-        Some(file) => {
-            yaml::read(&read(file)?).map_err(|error| CliError::usage(format!("{file}: {error}")))?
-        }
+        Some(file) => yaml::read_yaml(&read_text(file)?)
+            .map_err(|error| CliError::usage(format!("{file}: {error}")))?,
     };
     let request = [("method", "method"), ("url", "url"), ("data", "body")];
     for (option, field) in request {
@@ -186,7 +198,7 @@ fn traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
     }
     add_headers(matches, "header", &mut traffic["request"])?;
     add_headers(matches, "response-header", &mut traffic["response"])?;
-    if protocol(matches) == Protocol::Http && traffic["request"].is_null() {
+    if read_protocol(matches) == Protocol::Http && traffic["request"].is_null() {
         traffic["request"] = json!({});
     }
     let fields = traffic.as_object_mut().into_iter().flatten();
@@ -213,7 +225,7 @@ fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Resul
 }
 
 /// A report for people.
-fn lines(report: &Report) -> Vec<String> {
+fn report_lines(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = report.rules.iter().flat_map(rule_lines).collect();
     for log in &report.logs {
         lines.push(format!("log: {log}"));

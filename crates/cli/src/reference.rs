@@ -8,7 +8,7 @@ use ginnel_settings::{Reload, Setting, SettingSection, ValueKind};
 
 use super::error::CliError;
 use super::help;
-use super::output::say;
+use super::output::print_line;
 
 const HEAD: &str = "\
 # Command line
@@ -47,9 +47,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
                 ("Elsewhere", setting_elsewhere),
             ],
         ),
-        _ => page(&super::command()),
+        _ => reference_page(&super::command()),
     };
-    say(page.trim_end());
+    print_line(page.trim_end());
     Ok(())
 }
 
@@ -74,9 +74,9 @@ fn settings_row<C>(setting: &Setting<C>, columns: &[SettingColumn<C>]) -> String
 }
 
 fn setting_default<C: Default>(setting: &Setting<C>) -> String {
-    match setting.shown(&C::default()) {
+    match setting.display_value(&C::default()) {
         Some(text) => format!("`{text}`"),
-        None => escaped(setting.unset),
+        None => escape_markdown(setting.unset),
     }
 }
 
@@ -86,38 +86,38 @@ fn setting_reload<C>(setting: &Setting<C>) -> String {
 
 /// The option and the variable.
 fn setting_elsewhere<C>(setting: &Setting<C>) -> String {
-    let flag = setting.flag().map(|flag| format!("`--{flag}`"));
-    let variable = setting.environment().map(|variable| format!("`{variable}`"));
+    let flag = setting.flag_name().map(|flag| format!("`--{flag}`"));
+    let variable = setting.variable_name().map(|variable| format!("`{variable}`"));
     flag.into_iter().chain(variable).collect::<Vec<_>>().join(", ")
 }
 
 fn setting_meaning<C>(setting: &Setting<C>) -> String {
     let words: Vec<_> = setting.field.choices.iter().map(|word| format!("`{word}`")).collect();
     let words = (!words.is_empty()).then(|| format!("one of {}", words.join(", ")));
-    let range = setting.range().map(|[min, max]| format!("from {min} to {max}"));
+    let range = setting.written_bounds().map(|[min, max]| format!("from {min} to {max}"));
     let kind = match setting.field.kind {
         ValueKind::List => Some("a list".to_owned()),
         ValueKind::Secret => setting
-            .environment()
+            .variable_name()
             .map(|variable| format!("no option, `{variable}` in the environment")),
         ValueKind::Text | ValueKind::Switch | ValueKind::Path | ValueKind::Unused => None,
     };
-    let parts = [Some(escaped(setting.doc)), words, range, kind];
+    let parts = [Some(escape_markdown(setting.doc)), words, range, kind];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-fn page(root: &Command) -> String {
+fn reference_page(root: &Command) -> String {
     let mut page = HEAD.to_owned();
-    let root_help = [root.get_before_help(), root.get_after_help()].map(text).join("\n\n");
-    page.push_str(&format!("\n\n{}", block(&root_help)));
-    for command in visible(root) {
-        describe(&mut page, command, "ginnel", 2);
+    let root_help = [root.get_before_help(), root.get_after_help()].map(styled_text).join("\n\n");
+    page.push_str(&format!("\n\n{}", code_block(&root_help)));
+    for command in visible_subcommands(root) {
+        describe_command(&mut page, command, "ginnel", 2);
     }
     page
 }
 
 /// A command and those below it.
-fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
+fn describe_command(page: &mut String, command: &Command, above: &str, level: usize) {
     let path = format!("{above} {}", command.get_name());
     let (positionals, options): (Vec<_>, Vec<_>) = command
         .get_arguments()
@@ -125,14 +125,17 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
         .partition(|arg| arg.is_positional());
     let usage = positionals
         .iter()
-        .fold(path.clone(), |usage, arg| format!("{usage} {}", name(command, arg)));
+        .fold(path.clone(), |usage, arg| format!("{usage} {}", argument_name(command, arg)));
     let options_too = if options.is_empty() { "" } else { " [OPTIONS]" };
-    let below = if visible(command).next().is_some() { " COMMAND" } else { "" };
+    let below = if visible_subcommands(command).next().is_some() { " COMMAND" } else { "" };
     // A page has no use for headings below the fourth level.
     let heading = "#".repeat(level.min(4));
     // Writing to a string cannot fail.
-    page.push_str(&format!("\n\n{heading} `{path}`\n\n{}", escaped(&text(command.get_about()))));
-    page.push_str(&format!("\n\n{}", block(&format!("{usage}{options_too}{below}"))));
+    page.push_str(&format!(
+        "\n\n{heading} `{path}`\n\n{}",
+        escape_markdown(&styled_text(command.get_about()))
+    ));
+    page.push_str(&format!("\n\n{}", code_block(&format!("{usage}{options_too}{below}"))));
     if !(positionals.is_empty() && options.is_empty()) {
         page.push_str("\n\n| Argument | Meaning |\n| --- | --- |");
         for arg in &positionals {
@@ -147,26 +150,26 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
             push_row(page, command, arg);
         }
     }
-    let after = text(command.get_after_help());
+    let after = styled_text(command.get_after_help());
     if !after.is_empty() {
-        page.push_str(&format!("\n\n{}", block(&after)));
+        page.push_str(&format!("\n\n{}", code_block(&after)));
     }
-    for inner in visible(command) {
-        describe(page, inner, &path, level + 1);
+    for inner in visible_subcommands(command) {
+        describe_command(page, inner, &path, level + 1);
     }
 }
 
 fn push_row(page: &mut String, command: &Command, arg: &Arg) {
-    let name = name(command, arg).replace('|', "\\|");
-    page.push_str(&format!("\n| `{name}` | {} |", meaning(arg)));
+    let name = argument_name(command, arg).replace('|', "\\|");
+    page.push_str(&format!("\n| `{name}` | {} |", argument_meaning(arg)));
 }
 
-fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+fn visible_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
 }
 
 /// How an argument is written.
-fn name(command: &Command, arg: &Arg) -> String {
+fn argument_name(command: &Command, arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default();
     let value = values.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
     let value = if value.is_empty() { arg.get_id().as_str().to_uppercase() } else { value };
@@ -193,8 +196,8 @@ fn is_many(arg: &Arg) -> bool {
 }
 
 /// What an argument means, with its default and the values that it may have.
-fn meaning(arg: &Arg) -> String {
-    let mut meaning = escaped(&text(arg.get_help())).replace('\n', " ");
+fn argument_meaning(arg: &Arg) -> String {
+    let mut meaning = escape_markdown(&styled_text(arg.get_help())).replace('\n', " ");
     let list = |values: Vec<String>| values.join(", ");
     let defaults = arg.get_default_values().iter();
     let defaults = list(defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect());
@@ -212,16 +215,16 @@ fn meaning(arg: &Arg) -> String {
     meaning
 }
 
-fn text(styled: Option<&clap::builder::StyledStr>) -> String {
+fn styled_text(styled: Option<&clap::builder::StyledStr>) -> String {
     styled.map(ToString::to_string).unwrap_or_default()
 }
 
-fn block(text: &str) -> String {
+fn code_block(text: &str) -> String {
     format!("```text\n{}\n```", text.trim())
 }
 
 /// The text where Markdown, and a table in it, would take it for something else.
-fn escaped(text: &str) -> String {
+fn escape_markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut is_code = false;
     for letter in text.chars() {

@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use ginnel_net::descriptors::DescriptorLimit;
 
 use super::error::{CliError, Exit};
-use super::output::complain;
+use super::output::eprint_line;
 
 /// The variable by which tokio can be told how many threads to use.
 const WORKER_THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
@@ -21,7 +21,7 @@ const MIN_DESCRIPTORS: usize = 4096;
 /// Half of the cores serve, at least one. The work for one request is a few microseconds long, and
 /// threads that wake each other for so little cost a third more than they bring; the kernel, which
 /// carries the bytes, and whoever is at the other end have use for the other half.
-pub(super) fn start() -> Result<Runtime, CliError> {
+pub(super) fn start_runtime() -> Result<Runtime, CliError> {
     keep_freed_memory();
     raise_descriptor_limit();
     let mut builder = match worker_threads() {
@@ -48,9 +48,9 @@ fn worker_threads() -> Option<usize> {
 
 /// Lets the process have as many file descriptors as it may, and says when they are few.
 fn raise_descriptor_limit() {
-    let DescriptorLimit(descriptors) = DescriptorLimit::raise();
+    let DescriptorLimit(descriptors) = DescriptorLimit::raise_to_maximum();
     if descriptors < MIN_DESCRIPTORS {
-        complain(&format!(
+        eprint_line(&format!(
             "this process may open only {descriptors} files and connections at once; more visitors \
              need a higher limit (ulimit -n, LimitNOFILE= of systemd)"
         ));

@@ -22,7 +22,7 @@ use super::error::CliError;
 use super::log_file::{self, LogOutput};
 use super::logging::{LogOptions, LogWriter};
 use super::notify::{self, SystemdNotifier};
-use super::output::{complain, say, try_say};
+use super::output::{eprint_line, print_line, try_print_line};
 use super::serve_reload::RunningConfig;
 use super::signals::Signals;
 use super::{runtime, settings, variables};
@@ -52,32 +52,34 @@ pub(super) fn command() -> Command {
                 .help_heading("Configuration")
                 .help("Check the configuration, print every problem, and start nothing"),
         )
-        .args(settings::arguments(SECTIONS))
+        .args(settings::setting_arguments(SECTIONS))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
-    let loaded = load(matches).map_err(settings::refused)?;
+    let loaded = load_config(matches).map_err(settings::report_problems)?;
     let config = &loaded.resolved.config;
     let mut problems = preflight(&loaded.resolved);
-    config.options.unused().iter().for_each(|line| complain(line));
+    config.options.unused_settings().iter().for_each(|line| eprint_line(line));
     variables::report_unknown();
-    take_readable_files().iter().for_each(|warning| complain(warning));
+    take_readable_files().iter().for_each(|warning| eprint_line(warning));
     if matches.get_flag("check") {
         if !problems.is_empty() {
-            return Err(settings::refused(problems.into_iter().map(|it| it.message).collect()));
+            return Err(settings::report_problems(
+                problems.into_iter().map(|it| it.message).collect(),
+            ));
         }
-        say("the configuration is valid");
+        print_line("the configuration is valid");
         return Ok(());
     }
     if let Some(last) = problems.pop() {
-        problems.iter().for_each(|problem| complain(&problem.message));
+        problems.iter().for_each(|problem| eprint_line(&problem.message));
         return Err(last);
     }
     let _log = LogWriter::start_ready(&log_options(config))?;
-    let access = config.access_log.as_deref().map(access_log::output).transpose()?;
-    let access = access.map(|output| (output, access_log::format(config.log_format)));
-    let runtime = runtime::start()?;
-    let served = runtime.block_on(serve(RunningConfig::new(matches, loaded), access));
+    let access = config.access_log.as_deref().map(access_log::open_output).transpose()?;
+    let access = access.map(|output| (output, access_log::line_format(config.log_format)));
+    let runtime = runtime::start_runtime()?;
+    let served = runtime.block_on(serve_until_stopped(RunningConfig::new(matches, loaded), access));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
     served
@@ -85,10 +87,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
 
 /// Everything that keeps the service from starting, as far as it can be known without listening.
 fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<CliError> {
-    let problems = config::preflight(resolved).into_iter();
+    let problems = config::preflight_problems(resolved).into_iter();
     let problems = problems.map(|(message, error)| CliError { message, ..error.into() });
     let logs = log_problems(&resolved.config).into_iter();
-    let logs = logs.map(|(key, problem)| CliError::usage(resolved.problem(key, &problem)));
+    let logs = logs.map(|(key, problem)| CliError::usage(resolved.describe_problem(key, &problem)));
     problems.chain(logs).collect()
 }
 
@@ -96,8 +98,9 @@ fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<CliError> {
 pub(super) fn log_problems(config: &ServeConfig) -> Vec<(&'static str, String)> {
     let access_log = config.access_log.as_deref().filter(|path| !access_log::is_stdout(path));
     let logs = [("log_file", config.log_file.as_deref()), ("access_log", access_log)];
-    let problems =
-        logs.into_iter().filter_map(|(key, path)| Some((key, log_file::check(path?).err()?)));
+    let problems = logs
+        .into_iter()
+        .filter_map(|(key, path)| Some((key, log_file::check_writable(path?).err()?)));
     problems.collect()
 }
 
@@ -114,11 +117,11 @@ pub(super) struct LoadedConfig {
 }
 
 /// Puts the configuration together of flags, environment and file.
-pub(super) fn load(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
+pub(super) fn load_config(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
     let path = matches.get_one::<PathBuf>("config");
     let file = path.map(|path| config::read_file(path)).transpose();
     let files = Vec::from_iter(file.map_err(|problem| vec![problem])?);
-    let resolved = settings::with_sources(matches, &files, config::load)?;
+    let resolved = settings::with_sources(matches, &files, config::load_config)?;
     let has_empty_file = files.iter().any(ConfigFile::is_empty);
     Ok(LoadedConfig { resolved, has_empty_file })
 }
@@ -126,46 +129,49 @@ pub(super) fn load(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
 /// Where requests are told, and how.
 type AccessOutput = (LogOutput, LogFormat);
 
-async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Result<(), CliError> {
+async fn serve_until_stopped(
+    mut running: RunningConfig,
+    access: Option<AccessOutput>,
+) -> Result<(), CliError> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
     let ServeConfig { options, json, events, .. } = running.config.clone();
-    let place = place(&options);
+    let place = describe_storage(&options);
     let path = options.store.path.clone();
     let is_configured = (options.tokens.admin_key.is_some(), options.tokens.authtoken.is_some());
     let Some((started, is_ending)) = start(options, &mut signals).await else {
-        complain("stopped before it had started");
+        eprint_line("stopped before it had started");
         return Ok(());
     };
     let mut service = started?;
     let key = service.api_key().filter(|_| !is_configured.0);
     let token = service.authtoken().filter(|_| !is_configured.1);
-    match announce(&service, (path.as_deref(), &place), (key, token), json) {
+    match print_addresses(&service, (path.as_deref(), &place), (key, token), json) {
         true => service.remove_token_files(),
         false => service.keep_token_files(),
     }
     if !log_options(&running.config).is_on() {
         // Otherwise, the log has them.
-        service.refused_policies().iter().for_each(|line| complain(line));
+        service.refused_policies().iter().for_each(|line| eprint_line(line));
     }
-    tokio::spawn(complain_of(service.storage_health()));
+    tokio::spawn(report_health(service.storage_health()));
     if events {
-        tokio::spawn(tell(service.own_events()));
+        tokio::spawn(print_events(service.own_events()));
     }
     let start_log = |(output, format)| AccessLog::start(service.own_events(), output, format);
     let access = access.map(start_log).transpose()?;
     let systemd = SystemdNotifier::from_environment();
-    systemd.tell(notify::READY);
+    systemd.send_state(notify::READY);
     tokio::select! {
         () = report_refusals(&service) => {}
         () = systemd.keep_alive() => {}
-        reloading = running.follow(&service, &systemd) => reloading?,
+        reloading = running.serve_reloads(&service, &systemd) => reloading?,
         () = signals.next(), if !is_ending => {}
         () = std::future::ready(()), if is_ending => {}
     }
-    systemd.tell(notify::STOPPING);
+    systemd.send_state(notify::STOPPING);
     tokio::select! {
-        () = stop(service, access, running.config.grace) => Ok(()),
+        () = stop_service(service, access, running.config.grace) => Ok(()),
         () = signals.next() => Err(CliError::second_signal()),
     }
 }
@@ -187,7 +193,7 @@ async fn start(
     }
 }
 
-async fn stop(service: Service, access: Option<AccessLog>, grace: Duration) {
+async fn stop_service(service: Service, access: Option<AccessLog>, grace: Duration) {
     service.stop(grace).await;
     if let Some(access) = access {
         access.finish().await;
@@ -195,14 +201,14 @@ async fn stop(service: Service, access: Option<AccessLog>, grace: Duration) {
 }
 
 /// Says what is wrong with the storage, and when it is right again.
-async fn complain_of(mut health: HealthEvents) {
+async fn report_health(mut health: HealthEvents) {
     while let Some(line) = health.next().await {
-        complain(&line);
+        eprint_line(&line);
     }
 }
 
 /// Where the data is, in words.
-fn place(options: &ginnel_service::Options) -> String {
+fn describe_storage(options: &ginnel_service::Options) -> String {
     match (&options.store.server, &options.store.path) {
         (Some(store), _) => format!("data in {store}"),
         (None, Some(path)) => format!("data in {}", path.display()),
@@ -211,7 +217,7 @@ fn place(options: &ginnel_service::Options) -> String {
 }
 
 /// Says where everything is; false when nobody can have read it.
-fn announce(
+fn print_addresses(
     service: &Service,
     (path, place): (Option<&std::path::Path>, &str),
     (key, token): (Option<&Secret>, Option<&Secret>),
@@ -230,7 +236,7 @@ fn announce(
             "admin_addr": service.admin_address().map(|address| address.to_string()),
             "ca_path": service.gateway().authority().path(),
         });
-        return try_say(&line.to_string());
+        return try_print_line(&line.to_string());
     }
     let public = match service.public_url() {
         public if public == service.url() => String::new(),
@@ -247,10 +253,11 @@ fn announce(
     let trusted = trusted.map(|path| format!(", certificates to trust in {}", path.display()));
     let trusted = trusted.unwrap_or_default();
     let url = service.url();
-    say(&format!("management API at {url}{public}{edges}{agents}{admin}, {place}{trusted}"));
-    let key = key.is_none_or(|key| try_say(&format!("admin key, shown this once: {}", key.0)));
+    print_line(&format!("management API at {url}{public}{edges}{agents}{admin}, {place}{trusted}"));
+    let key =
+        key.is_none_or(|key| try_print_line(&format!("admin key, shown this once: {}", key.0)));
     let token = token.is_none_or(|token| {
-        try_say(&format!("authtoken for agents, shown this once: {}", token.0))
+        try_print_line(&format!("authtoken for agents, shown this once: {}", token.0))
     });
     key && token
 }
@@ -264,19 +271,19 @@ async fn report_refusals(service: &Service) {
         let backups = service.backup_status();
         if backups.failed > failed_backups {
             failed_backups = backups.failed;
-            complain(&format!("no backup was made: {}", backups.error.unwrap_or_default()));
+            eprint_line(&format!("no backup was made: {}", backups.error.unwrap_or_default()));
         }
         for (name, problem) in service.take_certificate_failures() {
-            complain(&format!("no certificate for {name}: {problem}"));
+            eprint_line(&format!("no certificate for {name}: {problem}"));
         }
         for Refusals { of, count, last, per_address, total } in service.take_refusals() {
-            complain(&format!(
+            eprint_line(&format!(
                 "{count} connections of {of} refused, the last from {last}: at most \
                  {per_address} from one address and {total} in total may be open"
             ));
         }
         for AcceptFailures { of, count, last } in service.take_accept_failures() {
-            complain(&format!(
+            eprint_line(&format!(
                 "cannot accept connections of {of}: {last}; tried {count} times, and trying again"
             ));
         }
@@ -284,7 +291,7 @@ async fn report_refusals(service: &Service) {
 }
 
 /// Prints events until the service ends.
-async fn tell(mut events: EventSubscriber) {
+async fn print_events(mut events: EventSubscriber) {
     while let Some(received) = events.next().await {
         let line = match received {
             EventDelivery::Event(event) => {
@@ -292,7 +299,7 @@ async fn tell(mut events: EventSubscriber) {
             }
             EventDelivery::Missed(missed) => json!({"missed": missed}).to_string(),
         };
-        say(&line);
+        print_line(&line);
     }
 }
 

@@ -9,14 +9,14 @@ use ginnel_settings::{ConfigFile, Setting, SettingSection, SettingSources, Value
 
 use super::error::CliError;
 use super::help::HelpRank;
-use super::output::complain;
+use super::output::eprint_line;
 
 /// The flags of settings, with the titles of their sections.
-pub(super) fn arguments<C: Default + 'static>(
+pub(super) fn setting_arguments<C: Default + 'static>(
     sections: &'static [SettingSection<C>],
 ) -> impl Iterator<Item = Arg> {
     sections.iter().flat_map(|section| {
-        let flags = section.settings().filter_map(argument);
+        let flags = section.settings().filter_map(setting_argument);
         flags.map(|argument| argument.help_heading(section.title))
     })
 }
@@ -28,14 +28,14 @@ pub(super) fn single_argument<C: Default + 'static>(
 ) -> Option<Arg> {
     sections.iter().find_map(|section| {
         let setting = section.settings().find(|setting| setting.key == key)?;
-        Some(argument(setting)?.help_heading(section.title))
+        Some(setting_argument(setting)?.help_heading(section.title))
     })
 }
 
-fn argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
-    let flag = setting.flag()?;
+fn setting_argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
+    let flag = setting.flag_name()?;
     let argument = Arg::new(flag.clone()).long(flag).help(setting.doc);
-    let argument = argument.value_name(setting.value_name).value_parser(parser(setting));
+    let argument = argument.value_name(setting.value_name).value_parser(setting_parser(setting));
     let argument = if setting.is_usual { argument } else { argument.rare() };
     Some(match setting.field.kind {
         ValueKind::Switch => argument
@@ -46,7 +46,7 @@ fn argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
         ValueKind::Path => argument.value_hint(ValueHint::AnyPath),
         ValueKind::List => argument.action(ArgAction::Append).value_delimiter(','),
         ValueKind::Text | ValueKind::Secret | ValueKind::Unused => {
-            match setting.shown(&C::default()) {
+            match setting.display_value(&C::default()) {
                 Some(default) => argument.default_value(default),
                 None => argument,
             }
@@ -55,7 +55,7 @@ fn argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
 }
 
 /// Checks a value; what it means is for whoever puts the sources together.
-fn parser<C: Default + 'static>(setting: &'static Setting<C>) -> ValueParser {
+fn setting_parser<C: Default + 'static>(setting: &'static Setting<C>) -> ValueParser {
     if !setting.field.choices.is_empty() {
         return PossibleValuesParser::new(setting.field.choices).map(OsString::from).into();
     }
@@ -95,9 +95,9 @@ fn values_of(matches: &ArgMatches, name: &str) -> Option<Vec<OsString>> {
 }
 
 /// Why nothing is started: all problems are printed, the last as the error of the command.
-pub(super) fn refused(mut problems: Vec<String>) -> CliError {
+pub(super) fn report_problems(mut problems: Vec<String>) -> CliError {
     let last = problems.pop().unwrap_or_default();
-    problems.iter().for_each(|problem| complain(problem));
+    problems.iter().for_each(|problem| eprint_line(problem));
     CliError::usage(last)
 }
 

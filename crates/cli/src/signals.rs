@@ -11,7 +11,7 @@ use super::error::CliError;
 #[cfg(unix)]
 use super::error::Exit;
 #[cfg(not(unix))]
-use super::output::complain;
+use super::output::eprint_line;
 
 /// What is said at SIGHUP where there is nothing to read again.
 pub(super) const NOTHING_TO_READ: &str = "SIGHUP: there is nothing to reload";
@@ -29,12 +29,12 @@ impl Signals {
     /// Listens from now on.
     pub fn new() -> Result<Self, CliError> {
         use tokio::signal::unix::SignalKind;
-        let terminate = listen(SignalKind::terminate())?;
+        let terminate = listen_signal(SignalKind::terminate())?;
         if !is_ignored(libc::SIGHUP) {
             // It ends nothing from now on, also before there is something to do at it.
-            drop(listen(SignalKind::hangup())?);
+            drop(listen_signal(SignalKind::hangup())?);
         }
-        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self { terminate, interrupt: listen_signal(SignalKind::interrupt())? })
     }
 
     /// Waits for the next one.
@@ -53,7 +53,7 @@ pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), Cl
     if is_ignored(libc::SIGHUP) {
         return Ok(());
     }
-    let mut hangup = listen(tokio::signal::unix::SignalKind::hangup())?;
+    let mut hangup = listen_signal(tokio::signal::unix::SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             act();
@@ -97,7 +97,9 @@ pub(super) fn outlives_terminal() -> bool {
 }
 
 #[cfg(unix)]
-fn listen(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, CliError> {
+fn listen_signal(
+    kind: tokio::signal::unix::SignalKind,
+) -> Result<tokio::signal::unix::Signal, CliError> {
     let listening = tokio::signal::unix::signal(kind);
     listening
         .map_err(|error| CliError::new(Exit::Failed, format!("cannot handle signals: {error}")))
@@ -105,7 +107,7 @@ fn listen(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::
 
 /// Waits for a signal; for ever where it is not listened to.
 #[cfg(unix)]
-async fn received(signal: Option<&mut tokio::signal::unix::Signal>) {
+async fn wait_for_signal(signal: Option<&mut tokio::signal::unix::Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;
@@ -155,13 +157,13 @@ impl JobControl {
     /// Waits for the next one.
     pub async fn next(&mut self) -> JobSignal {
         tokio::select! {
-            () = received(self.stop.as_mut()) => JobSignal::Stop,
-            () = received(self.proceed.as_mut()) => JobSignal::Continue,
+            () = wait_for_signal(self.stop.as_mut()) => JobSignal::Stop,
+            () = wait_for_signal(self.proceed.as_mut()) => JobSignal::Continue,
         }
     }
 
     /// Stops the process until the shell lets it go on; not where no shell could.
-    pub fn stop() {
+    pub fn stop_process() {
         // SAFETY: both structures are plain data, and the second is filled before it is used. The
         // signal comes to this thread, before `raise` returns: it stops the process, unless nobody
         // could let it go on, which only the kernel knows.
@@ -195,7 +197,7 @@ impl JobControl {
     }
 
     /// Does nothing.
-    pub fn stop() {}
+    pub fn stop_process() {}
 
     /// Nobody else has it.
     pub fn has_terminal() -> bool {

@@ -11,7 +11,7 @@ use ginnel_service::{Error, copy_store_until};
 use ginnel_store::{CopiedTable, DatabaseLocation, PostgresAddressError, StoreError};
 
 use super::error::{CliError, Exit};
-use super::output::{complain, say};
+use super::output::{eprint_line, print_line};
 use super::signals::Signals;
 
 const FROM: &str = "from";
@@ -49,12 +49,12 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
-    let (from, to) = (place(matches, FROM)?, place(matches, TO)?);
+    let (from, to) = (read_location(matches, FROM)?, read_location(matches, TO)?);
     let copied = copy_until_signal(&from, &to)?;
     if matches.get_flag(JSON) {
-        say(&as_json(&to, &copied).to_string());
+        print_line(&as_json(&to, &copied).to_string());
     } else {
-        say(&format!("copied to {to}: {}", summary(&copied)));
+        print_line(&format!("copied to {to}: {}", summarize_tables(&copied)));
     }
     Ok(())
 }
@@ -75,19 +75,19 @@ fn copy_until_signal(
             flag.store(true, Relaxed);
             signals.next().await;
         });
-        complain(&CliError::second_signal().message);
+        eprint_line(&CliError::second_signal().message);
         std::process::exit(Exit::Failed as i32);
     });
-    copy_store_until(from, to, &interrupted).map_err(explain)
+    copy_store_until(from, to, &interrupted).map_err(with_remedy)
 }
 
-fn place(matches: &ArgMatches, name: &str) -> Result<DatabaseLocation, CliError> {
+fn read_location(matches: &ArgMatches, name: &str) -> Result<DatabaseLocation, CliError> {
     let text: &String = matches.get_one(name).ok_or_else(|| CliError::usage(name))?;
     let place = text.parse();
     place.map_err(|problem: PostgresAddressError| CliError::usage(format!("--{name}: {problem}")))
 }
 
-fn summary(copied: &[CopiedTable]) -> String {
+fn summarize_tables(copied: &[CopiedTable]) -> String {
     let filled = copied.iter().filter(|table| table.rows > 0);
     let words: Vec<_> = filled.map(|table| format!("{} {}", table.rows, table.name)).collect();
     words.join(", ")
@@ -103,7 +103,7 @@ fn as_json(to: &DatabaseLocation, copied: &[CopiedTable]) -> Value {
 }
 
 /// Says what to do about it, where something can be done.
-fn explain(error: Error) -> CliError {
+fn with_remedy(error: Error) -> CliError {
     let is_in_use = matches!(error, Error::Store(StoreError::Locked(_)));
     let mut failure = CliError::from(error);
     if is_in_use {

@@ -8,9 +8,9 @@ use super::error::CliError;
 use super::output;
 
 /// Help and version are answers; everything else is a failure in one line.
-pub(super) fn explain(error: &clap::Error) -> Result<(), CliError> {
+pub(super) fn explain_usage_error(error: &clap::Error) -> Result<(), CliError> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        output::say(error.render().to_string().trim_end());
+        output::print_line(error.render().to_string().trim_end());
         return Ok(());
     }
     let rendered = error.render().to_string();

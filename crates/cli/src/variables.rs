@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 
 use ginnel_agent::config as agent;
-use ginnel_api::spelling::misspelt;
+use ginnel_api::spelling::correct_misspelling;
 use ginnel_service::config as service;
 use ginnel_settings::{SettingSection, is_set_by_kubernetes};
 
-use super::output::complain;
+use super::output::eprint_line;
 
 const PREFIX: &str = "GINNEL_";
 /// The variables that are not settings of a service or an agent: those of clients and of the log.
@@ -22,18 +22,18 @@ const OTHERS: [&str; 6] = [
 
 /// Reports the variables of this process that have no effect.
 pub(super) fn report_unknown() {
-    unknown_of_process().iter().for_each(|problem| complain(problem));
+    process_warnings().iter().for_each(|problem| eprint_line(problem));
 }
 
 /// Returns one warning for each variable of this process that has no effect.
-pub(super) fn unknown_of_process() -> Vec<String> {
-    unknown(std::env::vars_os())
+pub(super) fn process_warnings() -> Vec<String> {
+    unknown_warnings(std::env::vars_os())
 }
 
 /// Returns one warning for each variable that has no effect, with the nearest known name. Its value may be a secret and
 /// is not shown.
-fn unknown(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
-    let known = known();
+fn unknown_warnings(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
+    let known = known_names();
     let names = variables.filter_map(|(name, value)| {
         let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
         let is_known = known.contains(&name) || is_set_by_kubernetes(&name, &value);
@@ -41,24 +41,24 @@ fn unknown(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String>
     });
     let mut names: Vec<_> = names.collect();
     names.sort();
-    names.iter().map(|name| warning(name, &known)).collect()
+    names.iter().map(|name| warning_for(name, &known)).collect()
 }
 
-fn warning(name: &str, known: &[String]) -> String {
+fn warning_for(name: &str, known: &[String]) -> String {
     // All names have the prefix, which makes them no more alike.
     let rest = |name: &'_ str| name.get(PREFIX.len()..).unwrap_or_default().to_owned();
     let rests: Vec<_> = known.iter().map(|name| rest(name)).collect();
-    match misspelt(&rest(name), rests.iter().map(String::as_str)) {
+    match correct_misspelling(&rest(name), rests.iter().map(String::as_str)) {
         Some(near) => format!("unknown variable {name}; did you mean {PREFIX}{near}?"),
         None => format!("unknown variable {name}; it has no effect"),
     }
 }
 
-fn known() -> Vec<String> {
+fn known_names() -> Vec<String> {
     let of_service = service::SECTIONS.iter().flat_map(SettingSection::settings);
     let of_agent = agent::SECTIONS.iter().flat_map(SettingSection::settings);
-    let of_service = of_service.filter_map(|setting| setting.environment());
-    let of_agent = of_agent.filter_map(|setting| setting.environment());
+    let of_service = of_service.filter_map(|setting| setting.variable_name());
+    let of_agent = of_agent.filter_map(|setting| setting.variable_name());
     OTHERS.iter().map(ToString::to_string).chain(of_service).chain(of_agent).collect()
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn warnings(variables: &[(&str, &str)]) -> Vec<String> {
-        unknown(variables.iter().map(|(name, value)| (name.into(), value.into())))
+        unknown_warnings(variables.iter().map(|(name, value)| (name.into(), value.into())))
     }
 
     #[test]

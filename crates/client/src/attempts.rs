@@ -63,7 +63,7 @@ impl Attempts {
         call: Call,
         is_closed: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
-        let request = request::encode(&settings, &call).map_err(Error::Malformed)?;
+        let request = request::encode_request(&settings, &call).map_err(Error::Malformed)?;
         let started = Instant::now();
         Ok(Self {
             settings,
@@ -86,7 +86,7 @@ impl Attempts {
     }
 
     /// What is sent.
-    pub fn request(&self) -> &[u8] {
+    pub fn request_bytes(&self) -> &[u8] {
         &self.request
     }
 
@@ -100,26 +100,26 @@ impl Attempts {
     }
 
     /// Notes whether the attempt uses a connection that carried another request.
-    pub fn note_reuse(&mut self, is_reusing: bool) {
+    pub fn record_reuse(&mut self, is_reusing: bool) {
         self.is_reusing = is_reusing;
     }
 
     /// Whether a connection may carry another request after an answer; surplus bans that for a while.
     pub fn permits_reuse(&self, has_surplus: bool) -> bool {
         let state = if has_surplus { IdleState::Surplus } else { IdleState::Quiet };
-        self.settings.reuse_ban.permits(state)
+        self.settings.reuse_ban.permits_reuse(state)
     }
 
     /// Takes the next slot of the client's rate limit; gives how long it is until then.
     ///
     /// # Errors
     /// When that is longer than the call may take.
-    pub fn reserve(&mut self) -> Result<Option<Duration>, Cause> {
+    pub fn reserve_slot(&mut self) -> Result<Option<Duration>, Cause> {
         let Some(limit) = &self.settings.rate_limit else { return Ok(None) };
         let (now, deadline) = (Instant::now(), self.settings.deadline);
         let latest = deadline.and_then(|deadline| self.started.checked_add(deadline));
         let duration = deadline.unwrap_or_default();
-        let rate_limit_slot = limit.reserve(now, latest);
+        let rate_limit_slot = limit.reserve_slot(now, latest);
         let rate_limit_slot =
             rate_limit_slot.map_err(|pause| Cause::RateLimit { pause, deadline: duration })?;
         let pause = rate_limit_slot.time.saturating_duration_since(now);
@@ -131,7 +131,7 @@ impl Attempts {
     ///
     /// # Errors
     /// When the client was closed meanwhile.
-    pub fn begin(&mut self) -> Result<CallEvent, Error> {
+    pub fn begin_attempt(&mut self) -> Result<CallEvent, Error> {
         if self.is_closed.load(Acquire) {
             return Err(Error::Closed);
         }
@@ -143,11 +143,11 @@ impl Attempts {
             rate_limit_slot.consume();
         }
         self.attempt += 1;
-        Ok(self.event(CallEventKind::Sent))
+        Ok(self.call_event(CallEventKind::Sent))
     }
 
     /// Until when the attempt may take, if there is a limit.
-    pub fn limit(&self) -> Option<TimeLimit> {
+    pub fn time_limit(&self) -> Option<TimeLimit> {
         self.limit_from(self.attempt_started)
     }
 
@@ -170,21 +170,21 @@ impl Attempts {
     }
 
     /// Ends the attempt; what happened is put behind `events`, as far as it is of filter.
-    pub fn end(
+    pub fn end_attempt(
         &mut self,
         outcome: Result<Response, Cause>,
         filter: Option<EventFilter>,
         events: &mut Vec<CallEvent>,
     ) -> RetryDecision {
-        let pause = self.pause(&outcome);
+        let pause = self.retry_pause(&outcome);
         if filter == Some(EventFilter::All) {
-            events.push(self.event(self.end_event(&outcome)));
+            events.push(self.call_event(self.end_event(&outcome)));
         }
         if let Some(pause) = pause.filter(|_| filter.is_some()) {
             let status = outcome.as_ref().ok().map(|response| response.status);
-            events.push(self.event(CallEventKind::Repeats { status, pause }));
+            events.push(self.call_event(CallEventKind::Repeats { status, pause }));
         }
-        let Some(pause) = pause else { return RetryDecision::Done(self.finish(outcome)) };
+        let Some(pause) = pause else { return RetryDecision::Done(self.finish_call(outcome)) };
         self.may_have_acted |= match &outcome {
             Ok(response) => response.status != 429,
             Err(cause) => !cause.is_unsent(),
@@ -199,23 +199,23 @@ impl Attempts {
     }
 
     /// The outcome of a call whose next attempt cannot begin.
-    pub fn fail(&mut self, cause: Cause) -> Result<ApiResponse, Error> {
-        self.finish(Err(cause))
+    pub fn fail_call(&mut self, cause: Cause) -> Result<ApiResponse, Error> {
+        self.finish_call(Err(cause))
     }
 
     /// The answer that was recorded, as that to one attempt that was not made.
-    pub fn replay(
+    pub fn replay_response(
         mut self,
         recorded: RecordedResponse,
         mut notify: impl FnMut(CallEvent),
     ) -> Result<ApiResponse, Error> {
-        notify(self.begin()?);
+        notify(self.begin_attempt()?);
         let outcome = Ok(Response::new(recorded.status, &recorded.headers, recorded.body));
-        notify(self.event(self.end_event(&outcome)));
-        self.finish(outcome)
+        notify(self.call_event(self.end_event(&outcome)));
+        self.finish_call(outcome)
     }
 
-    fn event(&self, kind: CallEventKind) -> CallEvent {
+    fn call_event(&self, kind: CallEventKind) -> CallEvent {
         CallEvent { attempt: self.attempt, kind }
     }
 
@@ -224,7 +224,7 @@ impl Attempts {
         let elapsed = self.attempt_started.elapsed();
         match outcome {
             Ok(response) => {
-                let mut headers = response.headers();
+                let mut headers = response.to_header_map();
                 self.settings.credentials.mask_headers(&mut headers);
                 mask_secret_headers(&mut headers);
                 CallEventKind::Answered { status: response.status, elapsed, headers }
@@ -237,21 +237,23 @@ impl Attempts {
     }
 
     /// How long to wait before the next attempt; none when there shall be none.
-    fn pause(&self, outcome: &Result<Response, Cause>) -> Option<Duration> {
+    fn retry_pause(&self, outcome: &Result<Response, Cause>) -> Option<Duration> {
         let method = self.call.method;
         let repeats = retry::may_repeat(self.settings.api, method);
         if !repeats || self.attempt > self.settings.max_retries {
             return None;
         }
         let pause = match outcome {
-            Ok(response) if retry::may_repeat_status(method, response.status) => retry::pause(
-                self.attempt + 1,
-                http1::retry_after(response.values("retry-after").next()),
-            ),
+            Ok(response) if retry::may_repeat_status(method, response.status) => {
+                retry::backoff_pause(
+                    self.attempt + 1,
+                    http1::retry_after(response.field_values("retry-after").next()),
+                )
+            }
             // The server may have closed it while it was idle: that says nothing of the server.
             Err(cause) if retry::may_repeat_failure(method, cause) => match self.is_reusing {
                 true if cause.is_broken() => Some(Duration::ZERO),
-                _ => retry::pause(self.attempt + 1, None),
+                _ => retry::backoff_pause(self.attempt + 1, None),
             },
             _ => None,
         };
@@ -261,27 +263,29 @@ impl Attempts {
         })
     }
 
-    fn finish(&mut self, outcome: Result<Response, Cause>) -> Result<ApiResponse, Error> {
-        outcome.and_then(|response| self.answer(response)).map_err(|cause| Error::Transport {
-            cause: match cause {
-                // It may repeat what the server wrote.
-                Cause::Body(problem) => Cause::Body(self.settings.redacted(&problem)),
-                cause => cause,
-            },
-            method: self.call.method.as_str(),
-            url: self.settings.redacted(&self.settings.origin.url_of(&self.call.target)),
-            attempts: self.attempt,
+    fn finish_call(&mut self, outcome: Result<Response, Cause>) -> Result<ApiResponse, Error> {
+        outcome.and_then(|response| self.build_response(response)).map_err(|cause| {
+            Error::Transport {
+                cause: match cause {
+                    // It may repeat what the server wrote.
+                    Cause::Body(problem) => Cause::Body(self.settings.redact_text(&problem)),
+                    cause => cause,
+                },
+                method: self.call.method.as_str(),
+                url: self.settings.redact_text(&self.settings.origin.url_of(&self.call.target)),
+                attempts: self.attempt,
+            }
         })
     }
 
-    fn answer(&mut self, mut response: Response) -> Result<ApiResponse, Cause> {
+    fn build_response(&mut self, mut response: Response) -> Result<ApiResponse, Cause> {
         // An attempt before this one did it, and its answer was lost.
         if self.may_have_acted && self.call.method == Verb::DELETE && response.status == 404 {
             response.status = 204;
         }
         let bodyless = matches!(response.status, 204 | 304);
         if response.is_coded && !bodyless && !response.body().is_empty() {
-            decode(&mut response)?;
+            decode_body(&mut response)?;
         }
         Ok(ApiResponse {
             response,
@@ -307,9 +311,9 @@ fn mask_secret_headers(headers: &mut HeaderMap) {
 }
 
 /// Undoes the coding of a body. An error whose coding nobody knows is still that error.
-fn decode(response: &mut Response) -> Result<(), Cause> {
-    let codings = response.values("content-encoding");
-    let decoded = match coding::decode(codings, response.body(), MAX_BODY_BYTES) {
+fn decode_body(response: &mut Response) -> Result<(), Cause> {
+    let codings = response.field_values("content-encoding");
+    let decoded = match coding::decode_body(codings, response.body(), MAX_BODY_BYTES) {
         Ok(Cow::Borrowed(_)) => return Ok(()),
         Ok(Cow::Owned(body)) => Ok(body),
         Err(problem) => Err(problem),

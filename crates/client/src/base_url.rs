@@ -21,7 +21,8 @@ pub struct BaseUrl {
 impl BaseUrl {
     /// Reads a base address.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let wrong = |problem: &str| ConfigError::invalid("base_url", shown(text), problem);
+        let wrong =
+            |problem: &str| ConfigError::invalid_value("base_url", display_url(text), problem);
         let url = WebUrl::parse(text.trim()).map_err(|problem| match problem {
             AddressError::Scheme(_) => wrong("must start with http:// or https://"),
             AddressError::Login => wrong("must not carry a user or a password"),
@@ -42,7 +43,7 @@ impl BaseUrl {
     }
 
     /// The path of the base address, without a slash at its end.
-    pub(super) fn prefix(&self) -> &str {
+    pub(super) fn path_prefix(&self) -> &str {
         &self.prefix
     }
 
@@ -57,7 +58,7 @@ impl BaseUrl {
     }
 
     /// The host.
-    pub(super) fn address(&self) -> &Host {
+    pub(super) fn host_address(&self) -> &Host {
         self.url.host()
     }
 
@@ -98,24 +99,27 @@ impl fmt::Display for BaseUrl {
 }
 
 /// The address of options, if the key may be sent to it.
-pub(super) fn checked(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
-    let origin = configured(options)?;
+pub(super) fn resolve_base_url(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
+    let origin = configured_base_url(options)?;
     if !origin.is_tls() && !origin.is_loopback() && !options.allow_http {
         let problem = "is unencrypted and not on this machine; use https, or allow HTTP \
                        (allow_http=True, --allow-http)";
-        return Err(ConfigError::invalid("base_url", quoted(&origin), problem));
+        return Err(ConfigError::invalid_value("base_url", quote_text(&origin), problem));
     }
     Ok(origin)
 }
 
 /// The address of options, else that of the environment, else the usual one.
-fn configured(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
+fn configured_base_url(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
     let (variable, default) = match options.api {
         Api::Remote => ("GINNEL_BASE_URL", None),
         Api::Agent => ("GINNEL_AGENT_URL", Some("http://127.0.0.1:4040/api")),
     };
-    let address =
-        options.base_url.clone().or_else(|| environment(variable)).or(default.map(str::to_owned));
+    let address = options
+        .base_url
+        .clone()
+        .or_else(|| environment_variable(variable))
+        .or(default.map(str::to_owned));
     match address {
         Some(address) => {
             let origin = BaseUrl::parse(&address)?;
@@ -129,15 +133,15 @@ fn configured(options: &ClientOptions) -> Result<BaseUrl, ConfigError> {
 }
 
 /// An address as errors show it.
-fn shown(address: &str) -> String {
-    quoted(&mask::text(&mask::login(address)))
+fn display_url(address: &str) -> String {
+    quote_text(&mask::text(&mask::login(address)))
 }
 
-fn quoted(text: &impl ToString) -> String {
+fn quote_text(text: &impl ToString) -> String {
     format!("{:?}", text.to_string())
 }
 
-fn environment(variable: &str) -> Option<String> {
+fn environment_variable(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
 

@@ -12,7 +12,7 @@ use ginnel_http1::Response;
 
 use super::attempts::{Attempts, RetryDecision};
 use super::connection::{ApiConnection, RECEIVE_BYTES, ReceiveOutcome};
-use super::dial::{AttemptError, DialContext, dial};
+use super::dial::{AttemptError, DialContext, dial_origin};
 use super::pool::{Checkout, ConnectionPool, Lease};
 use super::socket::{ClientSocket, POLL_INTERVAL};
 use super::time_limit::TimeLimit;
@@ -28,7 +28,7 @@ thread_local! {
 
 /// Runs a call to its end on this thread. With a sink, an attempt has its timeout anew with each piece
 /// that arrives.
-pub(super) fn run(
+pub(super) fn run_call(
     pool: &Arc<ConnectionPool<ClientSocket>>,
     mut attempts: Attempts,
     mut observer: Option<Observer<'_>>,
@@ -37,25 +37,29 @@ pub(super) fn run(
 ) -> Result<ApiResponse, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
-        match attempts.reserve() {
-            Ok(pause) => sleep(pause.unwrap_or_default(), &attempts, is_interrupted)?,
-            Err(cause) => return attempts.fail(cause),
+        match attempts.reserve_slot() {
+            Ok(pause) => {
+                sleep_between_attempts(pause.unwrap_or_default(), &attempts, is_interrupted)?
+            }
+            Err(cause) => return attempts.fail_call(cause),
         }
-        let sent = attempts.begin()?;
+        let sent = attempts.begin_attempt()?;
         let mut events = Vec::new();
         events.extend(observer.is_some().then_some(sent));
-        notify(&mut observer, &mut events)?;
-        let outcome = match attempt(pool, &mut attempts, is_interrupted, &mut sink) {
+        notify_observer(&mut observer, &mut events)?;
+        let outcome = match run_attempt(pool, &mut attempts, is_interrupted, &mut sink) {
             Ok(response) => Ok(response),
             Err(AttemptError::Failed(cause)) => Err(cause),
             Err(AttemptError::Interrupted) => return Err(Error::Interrupted),
             Err(AttemptError::Closed) => return Err(Error::Closed),
         };
-        let next = attempts.end(outcome, filter, &mut events);
-        notify(&mut observer, &mut events)?;
+        let next = attempts.end_attempt(outcome, filter, &mut events);
+        notify_observer(&mut observer, &mut events)?;
         match next {
             RetryDecision::Done(outcome) => return outcome,
-            RetryDecision::Retry(pause) => sleep(pause, &attempts, is_interrupted)?,
+            RetryDecision::Retry(pause) => {
+                sleep_between_attempts(pause, &attempts, is_interrupted)?
+            }
         }
     }
 }
@@ -64,7 +68,7 @@ pub(super) fn run(
 ///
 /// # Errors
 /// When that ends the call.
-pub(super) fn notify(
+pub(super) fn notify_observer(
     observer: &mut Option<Observer<'_>>,
     events: &mut Vec<CallEvent>,
 ) -> Result<(), Error> {
@@ -73,7 +77,7 @@ pub(super) fn notify(
     if is_over { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-fn sleep(
+fn sleep_between_attempts(
     pause: Duration,
     attempts: &Attempts,
     is_interrupted: &mut dyn FnMut() -> bool,
@@ -95,28 +99,28 @@ fn sleep(
     }
 }
 
-fn attempt(
+fn run_attempt(
     pool: &Arc<ConnectionPool<ClientSocket>>,
     attempts: &mut Attempts,
     is_interrupted: &mut dyn FnMut() -> bool,
     sink: &mut Option<BodySink<'_>>,
 ) -> Result<Response, AttemptError> {
-    let limit = attempts.limit();
-    let mut lease = lease(pool, attempts, limit, is_interrupted)?;
-    attempts.note_reuse(lease.connection.is_some());
+    let limit = attempts.time_limit();
+    let mut lease = lease_connection(pool, attempts, limit, is_interrupted)?;
+    attempts.record_reuse(lease.connection.is_some());
     if lease.connection.is_none() {
         let context = DialContext { limit, is_interrupted: &mut *is_interrupted };
-        lease.connection = Some(dial(attempts.settings(), context)?);
+        lease.connection = Some(dial_origin(attempts.settings(), context)?);
     }
     RECEIVE_BUFFER.with(|buffer| match buffer.try_borrow_mut() {
-        Ok(mut buffer) => exchange(lease, attempts, &mut buffer, is_interrupted, sink),
+        Ok(mut buffer) => run_exchange(lease, attempts, &mut buffer, is_interrupted, sink),
         // Within another call, as in the handler of a signal.
-        Err(_) => exchange(lease, attempts, &mut Vec::new(), is_interrupted, sink),
+        Err(_) => run_exchange(lease, attempts, &mut Vec::new(), is_interrupted, sink),
     })
 }
 
 /// The right to a connection, waited for in line.
-fn lease(
+fn lease_connection(
     pool: &Arc<ConnectionPool<ClientSocket>>,
     attempts: &Attempts,
     limit: Option<TimeLimit>,
@@ -131,8 +135,8 @@ fn lease(
         Checkout::Waiter(waiter) => waiter,
     };
     loop {
-        if let Some(mut lease) = waiter.take() {
-            lease.validate(attempts.reuse_requirements());
+        if let Some(mut lease) = waiter.take_lease() {
+            lease.validate_connection(attempts.reuse_requirements());
             return Ok(lease);
         }
         thread::park_timeout(POLL_INTERVAL);
@@ -140,7 +144,7 @@ fn lease(
         let stop = match limit {
             _ if is_interrupted() => AttemptError::Interrupted,
             _ if attempts.is_closed() => AttemptError::Closed,
-            Some(limit) if is_late => AttemptError::Failed(limit.cause(false)),
+            Some(limit) if is_late => AttemptError::Failed(limit.timeout_cause(false)),
             _ => continue,
         };
         waiter.cancel();
@@ -148,33 +152,33 @@ fn lease(
     }
 }
 
-fn exchange(
+fn run_exchange(
     mut lease: Lease<ClientSocket>,
     attempts: &mut Attempts,
     buffer: &mut Vec<u8>,
     is_interrupted: &mut dyn FnMut() -> bool,
     sink: &mut Option<BodySink<'_>>,
 ) -> Result<Response, AttemptError> {
-    let mut limit = attempts.limit();
+    let mut limit = attempts.time_limit();
     buffer.resize(RECEIVE_BYTES, 0);
     let connection = lease.connection.as_mut().ok_or(AttemptError::Interrupted)?;
     #[cfg(unix)]
     connection.socket.leave_reactor();
-    let request = attempts.request();
-    let begun = connection.begin(request)?;
+    let request = attempts.request_bytes();
+    let begun = connection.begin_exchange(request)?;
     let mut exchange = if sink.is_some() { begun.streaming() } else { begun };
     let mut is_sent = false;
     let mut interrupt_checked = Instant::now();
     let response = loop {
         if !is_sent {
-            is_sent = connection.send(&mut exchange, request, true)?;
+            is_sent = connection.send_request(&mut exchange, request, true)?;
         }
         // Where sending is stuck, the answer may be there already.
         let wait = is_sent && wait_for_last_interval(connection, limit);
         let (outcome, count) = connection.receive_once(&mut exchange, buffer, wait)?;
         if let Some(sink) = sink.as_deref_mut().filter(|_| count > 0) {
             limit = attempts.limit_from(Instant::now());
-            deliver(sink, &exchange.take_piece())?;
+            deliver_piece(sink, &exchange.take_piece())?;
         }
         match outcome {
             ReceiveOutcome::Complete(response) => break response,
@@ -188,14 +192,14 @@ fn exchange(
             }
         }
         if let Some(limit) = limit.filter(|limit| limit.remaining().is_zero()) {
-            return Err(AttemptError::Failed(limit.cause(true)));
+            return Err(AttemptError::Failed(limit.timeout_cause(true)));
         }
     };
     deliver_rest(sink, &response)?;
     if connection.may_stay(&exchange, request, &response)
         && attempts.permits_reuse(response.has_surplus)
     {
-        lease.keep();
+        lease.retain_connection();
     }
     Ok(response)
 }
@@ -208,10 +212,10 @@ fn deliver_rest(sink: &mut Option<BodySink<'_>>, response: &Response) -> Result<
     if response.is_coded {
         return Err(Cause::Body("it has a coding that was not asked for".to_owned()).into());
     }
-    deliver(sink, response.body())
+    deliver_piece(sink, response.body())
 }
 
-fn deliver(sink: BodySink<'_>, piece: &[u8]) -> Result<(), AttemptError> {
+fn deliver_piece(sink: BodySink<'_>, piece: &[u8]) -> Result<(), AttemptError> {
     if piece.is_empty() || sink(piece) { Ok(()) } else { Err(AttemptError::Interrupted) }
 }
 

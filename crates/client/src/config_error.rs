@@ -23,7 +23,7 @@ impl ConfigError {
     }
 
     /// An option with a value that may be shown, and what it takes.
-    pub fn invalid(
+    pub fn invalid_value(
         option: &'static str,
         value: impl Into<String>,
         problem: impl Into<String>,

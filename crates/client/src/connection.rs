@@ -11,7 +11,7 @@ use ginnel_http1::{Response, ResponseError, ResponseReader};
 
 use super::Cause;
 use super::socket::{SocketIo, is_not_ready};
-use super::tls_error::refusal;
+use super::tls_error::refusal_error;
 
 /// How long a connection may have been idle and still carry a `POST`, which is not repeated when it
 /// breaks.
@@ -72,7 +72,10 @@ impl<S: SocketIo> ApiConnection<S> {
     }
 
     /// The same connection on another kind of socket.
-    pub fn map<T>(self, map: impl FnOnce(S) -> io::Result<T>) -> io::Result<ApiConnection<T>> {
+    pub fn map_socket<T>(
+        self,
+        map: impl FnOnce(S) -> io::Result<T>,
+    ) -> io::Result<ApiConnection<T>> {
         let Self { number, socket, tls, idle_since, is_local } = self;
         Ok(ApiConnection { number, socket: map(socket)?, tls, idle_since, is_local })
     }
@@ -101,7 +104,7 @@ impl<S: SocketIo> ApiConnection<S> {
                 Err(_) => return IdleState::Closed,
             };
             let mut has_content = false;
-            match tls.receive(received, &mut |_| has_content = true) {
+            match tls.decrypt_received(received, &mut |_| has_content = true) {
                 Ok(()) if has_content => return IdleState::Surplus,
                 Ok(()) if !tls.is_closed => {}
                 _ => return IdleState::Closed,
@@ -113,16 +116,16 @@ impl<S: SocketIo> ApiConnection<S> {
     ///
     /// # Errors
     /// When TLS does not go on.
-    pub fn begin(&mut self, request: &[u8]) -> Result<HttpExchange, Cause> {
+    pub fn begin_exchange(&mut self, request: &[u8]) -> Result<HttpExchange, Cause> {
         if let Some(tls) = &mut self.tls {
-            tls.send(request).map_err(Cause::BrokenUnsent)?;
+            tls.encrypt_request(request).map_err(Cause::BrokenUnsent)?;
         }
         let reader = ResponseReader::new(MAX_BODY_BYTES);
         Ok(HttpExchange { sent: 0, reader })
     }
 
     /// Sends what is left of a request, as far as that goes; true when all is sent.
-    pub fn send(
+    pub fn send_request(
         &mut self,
         exchange: &mut HttpExchange,
         request: &[u8],
@@ -143,7 +146,7 @@ impl<S: SocketIo> ApiConnection<S> {
     }
 
     /// Receives what there is of the answer, as far as the budget of the turn goes.
-    pub fn receive(
+    pub fn receive_response(
         &mut self,
         exchange: &mut HttpExchange,
         buffer: &mut [u8],
@@ -167,15 +170,20 @@ impl<S: SocketIo> ApiConnection<S> {
     ) -> Result<(ReceiveOutcome, usize), Cause> {
         let received = match self.socket.receive(buffer, wait) {
             Ok(0) => {
-                return Ok((ReceiveOutcome::Complete(exchange.finish(self.unexpected_end())?), 0));
+                return Ok((
+                    ReceiveOutcome::Complete(exchange.finish_response(self.unexpected_end())?),
+                    0,
+                ));
             }
             Ok(count) => buffer.get(..count).unwrap_or_default(),
             Err(error) if is_not_ready(&error) => return Ok((ReceiveOutcome::Pending, 0)),
-            Err(error) => return Ok((ReceiveOutcome::Complete(exchange.finish(Some(error))?), 0)),
+            Err(error) => {
+                return Ok((ReceiveOutcome::Complete(exchange.finish_response(Some(error))?), 0));
+            }
         };
         let response = match &mut self.tls {
-            None => exchange.feed(received)?,
-            Some(tls) => tls.feed(received, exchange)?,
+            None => exchange.feed_bytes(received)?,
+            Some(tls) => tls.feed_exchange(received, exchange)?,
         };
         Ok((response.map_or(ReceiveOutcome::More, ReceiveOutcome::Complete), received.len()))
     }
@@ -198,7 +206,7 @@ impl<S: SocketIo> ApiConnection<S> {
 impl HttpExchange {
     /// The same for a response whose body is taken piece by piece.
     pub fn streaming(self) -> Self {
-        Self { reader: self.reader.streaming(), ..self }
+        Self { reader: self.reader.into_streaming(), ..self }
     }
 
     /// What has come of the body of a success since the last time.
@@ -206,12 +214,12 @@ impl HttpExchange {
         self.reader.take_piece()
     }
 
-    fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, Cause> {
+    fn feed_bytes(&mut self, bytes: &[u8]) -> Result<Option<Response>, Cause> {
         self.reader.feed(bytes).map_err(invalid_response)
     }
 
     /// The connection has ended, with an error or without.
-    fn finish(&mut self, error: Option<io::Error>) -> Result<Response, Cause> {
+    fn finish_response(&mut self, error: Option<io::Error>) -> Result<Response, Cause> {
         let finished = self.reader.finish();
         match (finished, error) {
             (Ok(response), None) => Ok(response),
@@ -238,25 +246,25 @@ impl TlsLayers {
     }
 
     /// Puts a request into what is to be sent.
-    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+    fn encrypt_request(&mut self, request: &[u8]) -> io::Result<()> {
         self.outgoing.clear();
-        encrypt(&mut self.to_server, request, &mut self.outgoing)?;
+        encrypt_all(&mut self.to_server, request, &mut self.outgoing)?;
         if let Some(to_proxy) = &mut self.to_proxy {
             let inner = std::mem::take(&mut self.outgoing);
-            encrypt(to_proxy, &inner, &mut self.outgoing)?;
+            encrypt_all(to_proxy, &inner, &mut self.outgoing)?;
         }
         Ok(())
     }
 
-    fn feed(
+    fn feed_exchange(
         &mut self,
         received: &[u8],
         exchange: &mut HttpExchange,
     ) -> Result<Option<Response>, Cause> {
         let mut outcome = Ok(None);
-        let read = self.receive(received, &mut |content| {
+        let read = self.decrypt_received(received, &mut |content| {
             if matches!(outcome, Ok(None)) {
-                outcome = exchange.feed(content);
+                outcome = exchange.feed_bytes(content);
             } else if let Ok(Some(response)) = &mut outcome {
                 response.has_surplus = true;
             }
@@ -268,26 +276,31 @@ impl TlsLayers {
             );
         }
         match outcome {
-            Ok(None) if self.is_closed => exchange.finish(None).map(Some),
+            Ok(None) if self.is_closed => exchange.finish_response(None).map(Some),
             outcome => outcome,
         }
     }
 
     /// Takes what was received; `content` is given what it holds.
-    fn receive(&mut self, received: &[u8], content: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn decrypt_received(
+        &mut self,
+        received: &[u8],
+        content: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
         let Some(to_proxy) = &mut self.to_proxy else {
-            self.is_closed |= decrypt(&mut self.to_server, received, content)?;
+            self.is_closed |= decrypt_all(&mut self.to_server, received, content)?;
             return Ok(());
         };
         let mut inner = Vec::new();
-        self.is_closed |= decrypt(to_proxy, received, &mut |bytes| inner.extend_from_slice(bytes))?;
-        self.is_closed |= decrypt(&mut self.to_server, &inner, content)?;
+        self.is_closed |=
+            decrypt_all(to_proxy, received, &mut |bytes| inner.extend_from_slice(bytes))?;
+        self.is_closed |= decrypt_all(&mut self.to_server, &inner, content)?;
         Ok(())
     }
 }
 
 /// Encrypts all of it.
-fn encrypt(tls: &mut ClientConnection, plain: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
+fn encrypt_all(tls: &mut ClientConnection, plain: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
     let mut rest = plain;
     while !rest.is_empty() {
         // rustls takes a limited amount at a time.
@@ -301,7 +314,7 @@ fn encrypt(tls: &mut ClientConnection, plain: &[u8], output: &mut Vec<u8>) -> io
 }
 
 /// Decrypts all of it; true when the other side has said that no more comes.
-fn decrypt(
+fn decrypt_all(
     tls: &mut ClientConnection,
     received: &[u8],
     content: &mut dyn FnMut(&[u8]),
@@ -310,7 +323,7 @@ fn decrypt(
     loop {
         if !rest.is_empty() {
             tls.read_tls(&mut rest)?;
-            tls.process_new_packets().map_err(refusal)?;
+            tls.process_new_packets().map_err(refusal_error)?;
         }
         loop {
             let mut reader = tls.reader();

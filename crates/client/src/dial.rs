@@ -22,7 +22,7 @@ use super::{Api, Cause, ClientSettings};
 
 use ginnel_base::address::{Host, HostPort};
 use ginnel_base::logging::ignore;
-use ginnel_net::{DialRole, Reach, is_loopback_only, permit};
+use ginnel_net::{DialRole, Reach, is_loopback_only, permit_address};
 
 /// What ends a wait early.
 pub(super) struct DialContext<'a> {
@@ -61,7 +61,7 @@ impl DialContext<'_> {
     ///
     /// # Errors
     /// When there is nothing to wait for any more.
-    fn check(&mut self) -> io::Result<()> {
+    fn check_cancelled(&mut self) -> io::Result<()> {
         if (self.is_interrupted)() {
             return Err(io::Error::other(WaitError::Interrupted));
         }
@@ -82,7 +82,9 @@ impl DialContext<'_> {
         let ended = error.get_ref().and_then(|inner| inner.downcast_ref::<WaitError>()).copied();
         match (ended, self.limit) {
             (Some(WaitError::Interrupted), _) => AttemptError::Interrupted,
-            (Some(WaitError::TimedOut), Some(limit)) => AttemptError::Failed(limit.cause(false)),
+            (Some(WaitError::TimedOut), Some(limit)) => {
+                AttemptError::Failed(limit.timeout_cause(false))
+            }
             _ => AttemptError::Failed(cause(error)),
         }
     }
@@ -92,17 +94,17 @@ impl DialContext<'_> {
 ///
 /// # Errors
 /// When there is none within the limit, or when the caller waits no more.
-pub(super) fn dial(
+pub(super) fn dial_origin(
     settings: &ClientSettings,
     mut context: DialContext<'_>,
 ) -> Result<ApiConnection<ClientSocket>, AttemptError> {
     let context = &mut context;
     let Some(proxy) = settings.proxy.as_ref().filter(|_| !is_loopback_only()) else {
         let origin = &settings.origin;
-        let connected = connect(origin.host(), origin.port(), context);
+        let connected = connect_host(origin.host(), origin.port(), context);
         let mut socket = connected.map_err(|error| attempt_error(context, settings, error))?;
         let tls = match origin.is_tls() {
-            true => Some(shake_hands(server(settings), &mut socket, context)),
+            true => Some(shake_hands(server_handshake(settings), &mut socket, context)),
             false => None,
         };
         let tls = tls.transpose().map_err(|error| context.attempt_error(error, Cause::Connect))?;
@@ -110,18 +112,18 @@ pub(super) fn dial(
         let tls = tls.map(|tls| TlsLayers::new(tls, None));
         return Ok(ApiConnection::new(socket, tls, is_local));
     };
-    let opened = through(proxy, settings, context);
+    let opened = dial_through_proxy(proxy, settings, context);
     opened.map_err(|error| context.attempt_error(error, |error| behind_proxy(proxy, error)))
 }
 
 /// Opens a connection through a proxy.
-fn through(
+fn dial_through_proxy(
     proxy: &Proxy,
     settings: &ClientSettings,
     context: &mut DialContext<'_>,
 ) -> io::Result<ApiConnection<ClientSocket>> {
     let origin = &settings.origin;
-    let mut socket = connect(proxy.host(), proxy.port(), context)?;
+    let mut socket = connect_host(proxy.host(), proxy.port(), context)?;
     let proxy_handshake = Handshake {
         peer: TlsPeer::Proxy,
         host: proxy.host(),
@@ -133,18 +135,22 @@ fn through(
         false => None,
     };
     let address = address_for(proxy, origin, context)?;
-    let mut check = || context.check();
+    let mut check = || context.check_cancelled();
     let mut stream = CancellableStream { socket: &mut socket, check: &mut check };
     let is_secure = origin.is_tls();
     let to_server = match &mut to_proxy {
         None => {
-            proxy.open(&mut stream, origin, address).map_err(into_io)?;
-            is_secure.then(|| shake_hands_over(server(settings), &mut stream)).transpose()?
+            proxy.open_tunnel(&mut stream, origin, address).map_err(into_io)?;
+            is_secure
+                .then(|| shake_hands_over(server_handshake(settings), &mut stream))
+                .transpose()?
         }
         Some(tls) => {
             let mut stream = rustls::Stream::new(tls, &mut stream);
-            proxy.open(&mut stream, origin, address).map_err(into_io)?;
-            is_secure.then(|| shake_hands_over(server(settings), &mut stream)).transpose()?
+            proxy.open_tunnel(&mut stream, origin, address).map_err(into_io)?;
+            is_secure
+                .then(|| shake_hands_over(server_handshake(settings), &mut stream))
+                .transpose()?
         }
     };
     let tls = match (to_server, to_proxy) {
@@ -166,7 +172,7 @@ fn address_for(
     }
     let name_error = |source| ProxyError::Name { host: origin.host().to_owned(), source };
     let no_address = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    match resolve(origin.host(), origin.port(), context) {
+    match resolve_host(origin.host(), origin.port(), context) {
         Err(error) if is_ended(&error) => Err(error),
         outcome => outcome
             .and_then(|addresses| addresses.first().map(SocketAddr::ip).ok_or_else(no_address))
@@ -196,7 +202,7 @@ fn behind_proxy(proxy: &Proxy, error: io::Error) -> Cause {
 }
 
 /// The handshake with the server itself.
-fn server(settings: &ClientSettings) -> Handshake<'_> {
+fn server_handshake(settings: &ClientSettings) -> Handshake<'_> {
     let origin = &settings.origin;
     let (host, port) = (origin.host(), origin.port());
     Handshake { peer: TlsPeer::Server, host, port, roots: &settings.roots }
@@ -207,7 +213,7 @@ fn shake_hands(
     socket: &mut ClientSocket,
     context: &mut DialContext<'_>,
 ) -> io::Result<ClientConnection> {
-    let mut check = || context.check();
+    let mut check = || context.check_cancelled();
     shake_hands_over(handshake, &mut CancellableStream { socket, check: &mut check })
 }
 
@@ -216,27 +222,27 @@ fn shake_hands_over(
     stream: &mut (impl io::Read + io::Write),
 ) -> io::Result<ClientConnection> {
     let name = ServerName::try_from(handshake.host.to_owned()).map_err(io::Error::other)?;
-    let config = handshake.roots.config(handshake.peer)?;
+    let config = handshake.roots.client_config(handshake.peer)?;
     let mut tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
     while tls.is_handshaking() {
-        tls.complete_io(stream).map_err(|error| handshake.error(error))?;
+        tls.complete_io(stream).map_err(|error| handshake.explain_error(error))?;
     }
     Ok(tls)
 }
 
 /// Connects to the first address of a host that takes the connection.
-fn connect(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<ClientSocket> {
+fn connect_host(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<ClientSocket> {
     let place = Host::parse(host).map(|host| HostPort { host, port });
     let place = place.map_err(|problem| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} {problem}"))
     })?;
     let addresses = match place.known_addresses() {
         Some(addresses) => addresses,
-        None => resolve(&place.host.unbracketed(), port, context)?,
+        None => resolve_host(&place.host.unbracketed(), port, context)?,
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in addresses {
-        permit(DialRole::ApiClient, Reach::Any, address)?;
+        permit_address(DialRole::ApiClient, Reach::Any, address)?;
         match connect_to(address, context) {
             Ok(socket) => return Ok(socket),
             Err(error) if is_ended(&error) => return Err(error),
@@ -248,7 +254,11 @@ fn connect(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<C
 
 /// Asks the system for the addresses of a host. That cannot be cut short, so another thread waits
 /// for it, and goes on by itself when nobody else waits any more.
-fn resolve(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<Vec<SocketAddr>> {
+fn resolve_host(
+    host: &str,
+    port: u16,
+    context: &mut DialContext<'_>,
+) -> io::Result<Vec<SocketAddr>> {
     let (sender, receiver) = mpsc::channel();
     let name = host.to_owned();
     let lookup = move || {
@@ -259,7 +269,7 @@ fn resolve(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<V
     loop {
         match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(outcome) => return outcome,
-            Err(RecvTimeoutError::Timeout) => context.check()?,
+            Err(RecvTimeoutError::Timeout) => context.check_cancelled()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other(format!("the lookup of {host} ended")));
             }
@@ -290,7 +300,7 @@ fn wait_for_connection(
             let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
             match poll(&mut waiting, Some(&interval)) {
                 Ok(1..) => break,
-                Ok(0) | Err(rustix::io::Errno::INTR) => context.check()?,
+                Ok(0) | Err(rustix::io::Errno::INTR) => context.check_cancelled()?,
                 Err(error) => return Err(error.into()),
             }
         },

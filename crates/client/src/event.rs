@@ -75,13 +75,13 @@ pub struct Observer<'a> {
 impl Observer<'_> {
     /// Tells of an event, if that matters; true when the call shall end.
     pub(super) fn notify(&mut self, event: CallEvent) -> bool {
-        self.filter.covers(&event) && (self.on_event)(event).is_break()
+        self.filter.covers_event(&event) && (self.on_event)(event).is_break()
     }
 }
 
 impl EventFilter {
     /// Whether an event is one of those.
-    pub fn covers(self, event: &CallEvent) -> bool {
+    pub fn covers_event(self, event: &CallEvent) -> bool {
         self == Self::All || matches!(event.kind, CallEventKind::Repeats { .. })
     }
 }

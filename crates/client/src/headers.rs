@@ -18,7 +18,7 @@ pub(super) const SERVICE_VERSION: HeaderName = HeaderName::from_static("service-
 const USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 /// The headers that the client sends with each request.
-pub(super) fn own_headers(
+pub(super) fn default_headers(
     options: &ClientOptions,
     origin: &BaseUrl,
     api_key: Option<&Secret>,

@@ -1,7 +1,7 @@
 //! Sends operations: configuration, transport, retries, pages, errors.
 //!
 //! One call runs through these files: `options.rs` has made [`ClientSettings`] of what the user gave,
-//! [`ginnel_api::encode`] makes a [`Call`] of an operation, `attempts.rs` sends it until an
+//! [`ginnel_api::encode_operation`] makes a [`Call`] of an operation, `attempts.rs` sends it until an
 //! answer is worth returning, `pool.rs` lends it a connection (`connection.rs`), and `response.rs` says what
 //! the answer means. What errors show of it goes through `redaction.rs`.
 //!
@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// The same client with another deadline.
-    pub fn within(&self, deadline: Duration) -> Self {
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
         let mut settings = ClientSettings::clone(&self.settings);
         settings.deadline = Some(deadline);
         Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) }
@@ -164,8 +164,8 @@ impl Client {
     where
         O::Output: DeserializeOwned,
     {
-        let call = api::encode(operation).map_err(Error::Malformed)?;
-        let answer = self.send(call).await?.accept()?;
+        let call = api::encode_operation(operation).map_err(Error::Malformed)?;
+        let answer = self.send(call).await?.error_for_status()?;
         answer.decode()
     }
 
@@ -186,8 +186,8 @@ impl Client {
         call: Call,
         observer: Option<Observer<'_>>,
     ) -> Result<ApiResponse, Error> {
-        let attempts = self.begin(call)?;
-        on_tokio::run(&self.tokio_pool(), attempts, observer).await
+        let attempts = self.begin_call(call)?;
+        on_tokio::run_call(&self.tokio_pool(), attempts, observer).await
     }
 
     /// Sends a request from a thread that may wait. `interrupted` is asked every 50 ms, and ends the
@@ -201,9 +201,9 @@ impl Client {
         observer: Option<Observer<'_>>,
         mut interrupted: impl FnMut() -> bool,
     ) -> Result<Option<ApiResponse>, Error> {
-        let attempts = self.begin(call)?;
+        let attempts = self.begin_call(call)?;
         let pool = self.socket_pool();
-        match blocking::run(&pool, attempts, observer, &mut interrupted, None) {
+        match blocking::run_call(&pool, attempts, observer, &mut interrupted, None) {
             Ok(answer) => Ok(Some(answer)),
             Err(Error::Interrupted) => Ok(None),
             Err(error) => Err(error),
@@ -218,9 +218,11 @@ impl Client {
     /// As [`Client::send`], when the status is not one of success, and [`Error::Interrupted`] when `sink`
     /// has ended it.
     pub fn download(&self, call: Call, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
-        let attempts = self.begin(call)?;
+        let attempts = self.begin_call(call)?;
         let pool = self.socket_pool();
-        blocking::run(&pool, attempts, None, &mut || false, Some(sink))?.accept().map(drop)
+        blocking::run_call(&pool, attempts, None, &mut || false, Some(sink))?
+            .error_for_status()
+            .map(drop)
     }
 
     /// Sends a request on the network thread, which hands the answer to `done`. Aborting the task
@@ -236,7 +238,7 @@ impl Client {
     ) -> Result<Task, Error> {
         self.check_open()?;
         let client = self.clone();
-        network::spawn(async move {
+        network::spawn_on_network(async move {
             let (filter, mut on_event) = observer.unzip();
             let on_event = on_event.as_deref_mut();
             let observer = filter.zip(on_event);
@@ -253,7 +255,7 @@ impl Client {
     /// When the address is elsewhere or not an address; the message shows it.
     pub fn page_target(&self, next_page_uri: &str, list: &str) -> Result<String, Error> {
         self.settings.origin.target_of(next_page_uri, list).ok_or_else(|| Error::ForeignPage {
-            uri: self.settings.redacted(next_page_uri),
+            uri: self.settings.redact_text(next_page_uri),
             origin: self.settings.origin.to_string(),
         })
     }
@@ -271,7 +273,7 @@ impl Client {
     }
 
     /// A call as it is sent, with what the options append to its query. Doing it again changes nothing.
-    pub fn complete(&self, mut call: Call) -> Call {
+    pub fn complete_call(&self, mut call: Call) -> Call {
         self.settings.append_query(&mut call.target);
         call
     }
@@ -280,18 +282,18 @@ impl Client {
     ///
     /// # Errors
     /// When the client is closed, or no request can be made of the call.
-    pub fn replay(
+    pub fn replay_response(
         &self,
         call: Call,
         recorded: RecordedResponse,
         notify: impl FnMut(CallEvent),
     ) -> Result<ApiResponse, Error> {
-        self.begin(call)?.replay(recorded, notify)
+        self.begin_call(call)?.replay_response(recorded, notify)
     }
 
-    fn begin(&self, call: Call) -> Result<Attempts, Error> {
+    fn begin_call(&self, call: Call) -> Result<Attempts, Error> {
         self.check_open()?;
-        let call = self.complete(call);
+        let call = self.complete_call(call);
         Attempts::new(self.settings.clone(), call, self.shared.closed.clone())
     }
 

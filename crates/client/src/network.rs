@@ -26,12 +26,14 @@ impl Task {
 }
 
 /// Runs a future on the network thread.
-pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<Task, Error> {
+pub(super) fn spawn_on_network(
+    future: impl Future<Output = ()> + Send + 'static,
+) -> Result<Task, Error> {
     let network = NETWORK.current();
     let handle = match network.get() {
         Some(handle) => handle,
         None => {
-            let started = start().map_err(Error::Start)?;
+            let started = start_network_thread().map_err(Error::Start)?;
             network.get_or_init(|| started)
         }
     };
@@ -39,7 +41,7 @@ pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result
 }
 
 /// The thread lives as long as the process: it holds nothing that must be closed in order.
-fn start() -> io::Result<Handle> {
+fn start_network_thread() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     thread::Builder::new()

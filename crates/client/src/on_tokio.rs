@@ -15,11 +15,11 @@ use ginnel_http1::Response;
 use ginnel_http1::reuse::IdleState;
 
 use super::attempts::{Attempts, RetryDecision};
-use super::blocking::notify;
+use super::blocking::notify_observer;
 use super::connection::{ApiConnection, MAX_TURN_BYTES, RECEIVE_BYTES, ReceiveOutcome};
-use super::dial::{AttemptError, DialContext, dial};
+use super::dial::{AttemptError, DialContext, dial_origin};
 use super::pool::{Checkout, ConnectionPool, Lease};
-use super::socket::{ClientSocket, POLL_INTERVAL, SocketIo, idle};
+use super::socket::{ClientSocket, POLL_INTERVAL, SocketIo, classify_peek};
 use super::time_limit::TimeLimit;
 use super::{ApiResponse, Cause, Error, Observer};
 
@@ -34,32 +34,32 @@ impl SocketIo for TcpStream {
 
     fn idle_state(&mut self) -> IdleState {
         // The runtime tells what it knows of, and may have slept since.
-        idle(SockRef::from(&*self).peek(&mut [std::mem::MaybeUninit::uninit()]))
+        classify_peek(SockRef::from(&*self).peek(&mut [std::mem::MaybeUninit::uninit()]))
     }
 }
 
 /// Runs a call to its end.
-pub(super) async fn run(
+pub(super) async fn run_call(
     pool: &Arc<ConnectionPool<TcpStream>>,
     mut attempts: Attempts,
     mut observer: Option<Observer<'_>>,
 ) -> Result<ApiResponse, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
-        match attempts.reserve() {
-            Ok(pause) => sleep(pause.unwrap_or_default(), &attempts).await,
-            Err(cause) => return attempts.fail(cause),
+        match attempts.reserve_slot() {
+            Ok(pause) => sleep_between_attempts(pause.unwrap_or_default(), &attempts).await,
+            Err(cause) => return attempts.fail_call(cause),
         }
-        let mut events = vec![attempts.begin()?];
-        notify(&mut observer, &mut events)?;
-        let limit = attempts.limit();
+        let mut events = vec![attempts.begin_attempt()?];
+        notify_observer(&mut observer, &mut events)?;
+        let limit = attempts.time_limit();
         let is_connected = AtomicBool::new(false);
-        let attempt = attempt(pool, &mut attempts, limit, &is_connected);
+        let attempt = run_attempt(pool, &mut attempts, limit, &is_connected);
         let outcome = match limit {
             None => attempt.await,
             Some(limit) => match timeout_at(Instant::from_std(limit.time), attempt).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(limit.cause(is_connected.load(Relaxed)).into()),
+                Err(_) => Err(limit.timeout_cause(is_connected.load(Relaxed)).into()),
             },
         };
         let outcome = match outcome {
@@ -67,39 +67,39 @@ pub(super) async fn run(
             Err(AttemptError::Failed(cause)) => Err(cause),
             Err(AttemptError::Interrupted | AttemptError::Closed) => return Err(Error::Closed),
         };
-        let next = attempts.end(outcome, filter, &mut events);
-        notify(&mut observer, &mut events)?;
+        let next = attempts.end_attempt(outcome, filter, &mut events);
+        notify_observer(&mut observer, &mut events)?;
         match next {
             RetryDecision::Done(outcome) => return outcome,
-            RetryDecision::Retry(pause) => sleep(pause, &attempts).await,
+            RetryDecision::Retry(pause) => sleep_between_attempts(pause, &attempts).await,
         }
     }
 }
 
 /// Pauses, but not for longer than the client is open; the next attempt says that it is not.
-async fn sleep(pause: Duration, attempts: &Attempts) {
+async fn sleep_between_attempts(pause: Duration, attempts: &Attempts) {
     let end = Instant::now() + pause;
     while Instant::now() < end && !attempts.is_closed() {
         sleep_until(end.min(Instant::now() + POLL_INTERVAL)).await;
     }
 }
 
-async fn attempt(
+async fn run_attempt(
     pool: &Arc<ConnectionPool<TcpStream>>,
     attempts: &mut Attempts,
     limit: Option<TimeLimit>,
     is_connected: &AtomicBool,
 ) -> Result<Response, AttemptError> {
-    let mut lease = lease(pool, attempts).await?;
-    attempts.note_reuse(lease.connection.is_some());
+    let mut lease = lease_connection(pool, attempts).await?;
+    attempts.record_reuse(lease.connection.is_some());
     if lease.connection.is_none() {
-        lease.connection = Some(connection(attempts, limit).await?);
+        lease.connection = Some(open_connection(attempts, limit).await?);
     }
     is_connected.store(true, Relaxed);
-    Ok(exchange(lease, attempts).await?)
+    Ok(run_exchange(lease, attempts).await?)
 }
 
-async fn lease(
+async fn lease_connection(
     pool: &Arc<ConnectionPool<TcpStream>>,
     attempts: &Attempts,
 ) -> Result<Lease<TcpStream>, AttemptError> {
@@ -122,8 +122,8 @@ async fn lease(
     };
     loop {
         released.notified().await;
-        if let Some(mut lease) = waiter.0.take() {
-            lease.validate(attempts.reuse_requirements());
+        if let Some(mut lease) = waiter.0.take_lease() {
+            lease.validate_connection(attempts.reuse_requirements());
             return Ok(lease);
         }
         if attempts.is_closed() {
@@ -133,7 +133,7 @@ async fn lease(
 }
 
 /// Opens a connection on a thread that may wait.
-async fn connection(
+async fn open_connection(
     attempts: &Attempts,
     limit: Option<TimeLimit>,
 ) -> Result<ApiConnection<TcpStream>, Cause> {
@@ -149,7 +149,7 @@ async fn connection(
     let _dialing = DialGuard(is_over.clone());
     let dial_result = spawn_blocking(move || {
         let mut is_interrupted = || is_over.load(Relaxed);
-        dial(&settings, DialContext { limit, is_interrupted: &mut is_interrupted })
+        dial_origin(&settings, DialContext { limit, is_interrupted: &mut is_interrupted })
     });
     let connection = match dial_result.await {
         Ok(Ok(connection)) => connection,
@@ -158,7 +158,7 @@ async fn connection(
             return Err(Cause::Connect(io::Error::other("the runtime ends")));
         }
     };
-    let registered = connection.map(|socket: ClientSocket| {
+    let registered = connection.map_socket(|socket: ClientSocket| {
         let socket = socket.into_inner();
         socket.set_nonblocking(true)?;
         TcpStream::from_std(socket.into())
@@ -166,17 +166,17 @@ async fn connection(
     registered.map_err(Cause::Connect)
 }
 
-async fn exchange(mut lease: Lease<TcpStream>, attempts: &Attempts) -> Result<Response, Cause> {
+async fn run_exchange(mut lease: Lease<TcpStream>, attempts: &Attempts) -> Result<Response, Cause> {
     let Some(connection) = &mut lease.connection else {
         return Err(Cause::Connect(io::Error::other("there is no connection")));
     };
-    let request = attempts.request();
+    let request = attempts.request_bytes();
     let mut buffer = vec![0; RECEIVE_BYTES];
-    let mut exchange = connection.begin(request)?;
+    let mut exchange = connection.begin_exchange(request)?;
     let response = loop {
-        let is_sent = connection.send(&mut exchange, request, false)?;
+        let is_sent = connection.send_request(&mut exchange, request, false)?;
         let mut budget_bytes = MAX_TURN_BYTES;
-        match connection.receive(&mut exchange, &mut buffer, &mut budget_bytes)? {
+        match connection.receive_response(&mut exchange, &mut buffer, &mut budget_bytes)? {
             ReceiveOutcome::Complete(response) => break response,
             ReceiveOutcome::More => tokio::task::yield_now().await,
             ReceiveOutcome::Pending => {
@@ -193,7 +193,7 @@ async fn exchange(mut lease: Lease<TcpStream>, attempts: &Attempts) -> Result<Re
     if connection.may_stay(&exchange, request, &response)
         && attempts.permits_reuse(response.has_surplus)
     {
-        lease.keep();
+        lease.retain_connection();
     }
     Ok(response)
 }

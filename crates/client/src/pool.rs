@@ -89,7 +89,7 @@ impl<S: SocketIo> ConnectionPool<S> {
         requirements: ReuseRequirements<'_>,
         wake: impl FnOnce() -> Box<dyn Fn() + Send + Sync>,
     ) -> Checkout<S> {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         if state.in_use >= self.max_connections {
             let waiter = Arc::new(Waiter { state: Mutex::new(WaiterState::Waiting), wake: wake() });
             state.waiters.push_back(waiter.clone());
@@ -103,13 +103,13 @@ impl<S: SocketIo> ConnectionPool<S> {
 
     /// An idle connection that is good for this; those that are good for nothing are closed.
     fn take_idle(&self, requirements: ReuseRequirements<'_>) -> Option<ApiConnection<S>> {
-        let next = || if requirements.may_reuse { self.lock().idle.pop() } else { None };
+        let next = || if requirements.may_reuse { self.lock_state().idle.pop() } else { None };
         while let Some(mut connection) = next() {
             if requirements.are_met_by(&mut connection) {
                 return Some(connection);
             }
         }
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         let is_full = state.idle.len() + state.in_use > self.max_connections;
         let oldest = is_full.then(|| state.idle.remove(0));
         drop(state);
@@ -121,7 +121,7 @@ impl<S: SocketIo> ConnectionPool<S> {
 impl<S> ConnectionPool<S> {
     /// Closes the idle connections, and keeps none from now on. Who waits in line learns of it.
     pub fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         state.is_closed = true;
         let (idle, waiters) = (std::mem::take(&mut state.idle), std::mem::take(&mut state.waiters));
         drop(state);
@@ -134,9 +134,9 @@ impl<S> ConnectionPool<S> {
 
     /// Gives the right to a connection to who has waited for longest. Where nobody waits, the
     /// connection is kept.
-    fn release(self: Arc<Self>, mut connection: Option<ApiConnection<S>>) {
+    fn release_connection(self: Arc<Self>, mut connection: Option<ApiConnection<S>>) {
         loop {
-            let mut state = self.lock();
+            let mut state = self.lock_state();
             let Some(next) = state.waiters.pop_front() else {
                 state.in_use -= 1;
                 let has_capacity = state.idle.len() + state.in_use < self.max_connections;
@@ -148,7 +148,7 @@ impl<S> ConnectionPool<S> {
                 return;
             };
             drop(state);
-            match next.offer(Lease { pool: Some(self.clone()), connection }) {
+            match next.offer_lease(Lease { pool: Some(self.clone()), connection }) {
                 None => return,
                 Some(mut returned) => {
                     returned.pool = None;
@@ -158,7 +158,7 @@ impl<S> ConnectionPool<S> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PoolState<S>> {
+    fn lock_state(&self) -> MutexGuard<'_, PoolState<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,24 +167,24 @@ impl<S> Drop for Lease<S> {
     fn drop(&mut self) {
         drop(self.connection.take());
         if let Some(pool) = self.pool.take() {
-            pool.release(None);
+            pool.release_connection(None);
         }
     }
 }
 
 impl<S: SocketIo> Lease<S> {
     /// Gives the connection back for another request.
-    pub fn keep(mut self) {
+    pub fn retain_connection(mut self) {
         if let Some(connection) = &mut self.connection {
             connection.mark_idle();
         }
         if let Some(pool) = self.pool.take() {
-            pool.release(self.connection.take());
+            pool.release_connection(self.connection.take());
         }
     }
 
     /// Closes the connection if it is not good for this.
-    pub fn validate(&mut self, requirements: ReuseRequirements<'_>) {
+    pub fn validate_connection(&mut self, requirements: ReuseRequirements<'_>) {
         if self.connection.as_mut().is_some_and(|connection| !requirements.are_met_by(connection)) {
             self.connection = None;
         }
@@ -196,14 +196,14 @@ impl ReuseRequirements<'_> {
         self.may_reuse
             && (connection.is_local || !is_loopback_only())
             && !(self.must_be_recent && connection.is_stale())
-            && self.ban.permits(connection.idle_state())
+            && self.ban.permits_reuse(connection.idle_state())
     }
 }
 
 impl<S> Waiter<S> {
     /// Gives what was waited for; gives it back where nobody waits any more.
-    fn offer(&self, lease: Lease<S>) -> Option<Lease<S>> {
-        let mut state = self.lock();
+    fn offer_lease(&self, lease: Lease<S>) -> Option<Lease<S>> {
+        let mut state = self.lock_state();
         if matches!(*state, WaiterState::Done) {
             return Some(lease);
         }
@@ -214,8 +214,8 @@ impl<S> Waiter<S> {
     }
 
     /// What was waited for, once it has come.
-    pub fn take(&self) -> Option<Lease<S>> {
-        let mut state = self.lock();
+    pub fn take_lease(&self) -> Option<Lease<S>> {
+        let mut state = self.lock_state();
         match std::mem::replace(&mut *state, WaiterState::Done) {
             WaiterState::Ready(lease) => Some(lease),
             previous => {
@@ -227,12 +227,12 @@ impl<S> Waiter<S> {
 
     /// Waits no more.
     pub fn cancel(&self) {
-        let previous = std::mem::replace(&mut *self.lock(), WaiterState::Done);
+        let previous = std::mem::replace(&mut *self.lock_state(), WaiterState::Done);
         // Whoever is next gets it, which asks this ticket no more.
         drop(previous);
     }
 
-    fn lock(&self) -> MutexGuard<'_, WaiterState<S>> {
+    fn lock_state(&self) -> MutexGuard<'_, WaiterState<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

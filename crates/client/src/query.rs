@@ -9,7 +9,7 @@ pub(super) struct QueryParameter {
 }
 
 impl QueryParameter {
-    pub(super) fn encode((name, value): &(String, String)) -> Self {
+    pub(super) fn from_pair((name, value): &(String, String)) -> Self {
         Self { name: api::encode_component(name), value: api::encode_component(value) }
     }
 
@@ -20,7 +20,7 @@ impl QueryParameter {
 }
 
 /// Appends parameters to the target of a request, but for names that are there already.
-pub(super) fn append(parameters: &[QueryParameter], target: &mut String) {
+pub(super) fn append_parameters(parameters: &[QueryParameter], target: &mut String) {
     if parameters.is_empty() {
         return;
     }

@@ -31,12 +31,12 @@ impl RequestRateLimit {
     ///
     /// # Errors
     /// When it is later than `latest`; then it stays free. Gives how long it is until then.
-    pub fn reserve(
+    pub fn reserve_slot(
         self: &Arc<Self>,
         now: Instant,
         latest: Option<Instant>,
     ) -> Result<RateLimitSlot, Duration> {
-        let mut slots = self.lock();
+        let mut slots = self.lock_slots();
         let time = slots.next(now, self.requests, self.window);
         if latest.is_some_and(|latest| time > latest) {
             return Err(time.saturating_duration_since(now));
@@ -45,7 +45,7 @@ impl RequestRateLimit {
         Ok(RateLimitSlot { limit: self.clone(), time, is_used: false })
     }
 
-    fn lock(&self) -> MutexGuard<'_, SlidingWindow<Instant>> {
+    fn lock_slots(&self) -> MutexGuard<'_, SlidingWindow<Instant>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,7 +60,7 @@ impl RateLimitSlot {
 impl Drop for RateLimitSlot {
     fn drop(&mut self) {
         if !self.is_used {
-            self.limit.lock().release(self.time);
+            self.limit.lock_slots().release(self.time);
         }
     }
 }
@@ -107,15 +107,15 @@ mod tests {
         let start = Instant::now();
         let time = |milliseconds| start + Duration::from_millis(milliseconds);
         let sent = [0, 0, 0, 100, 100, 2500].map(|came| {
-            let slot = limit.reserve(time(came), None).unwrap();
+            let slot = limit.reserve_slot(time(came), None).unwrap();
             let sent = (slot.time - start).as_millis();
             slot.consume();
             sent
         });
 
         assert_eq!(sent, [0, 0, 0, 1000, 1000, 2500]);
-        let _two = [limit.reserve(time(2600), None), limit.reserve(time(2600), None)];
-        let late = limit.reserve(time(2600), Some(time(2700)));
+        let _two = [limit.reserve_slot(time(2600), None), limit.reserve_slot(time(2600), None)];
+        let late = limit.reserve_slot(time(2600), Some(time(2700)));
         assert_eq!(late.unwrap_err(), Duration::from_millis(900));
     }
 
@@ -123,13 +123,13 @@ mod tests {
     fn what_is_not_used_is_free_again() {
         let limit = Arc::new("1/1s".parse::<RequestRateLimit>().unwrap());
         let now = Instant::now();
-        limit.reserve(now, None).unwrap().consume();
-        let waiting: Vec<_> = (0..20).map(|_| limit.reserve(now, None).unwrap()).collect();
+        limit.reserve_slot(now, None).unwrap().consume();
+        let waiting: Vec<_> = (0..20).map(|_| limit.reserve_slot(now, None).unwrap()).collect();
         assert_eq!(waiting[19].time - now, Duration::from_secs(20));
 
         drop(waiting);
 
-        assert_eq!(limit.reserve(now, None).unwrap().time - now, Duration::from_secs(1));
+        assert_eq!(limit.reserve_slot(now, None).unwrap().time - now, Duration::from_secs(1));
     }
 
     #[test]

@@ -29,7 +29,7 @@ struct RedactedValue {
 
 impl RedactedValues {
     /// The credentials in the headers of a request.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         let secret = headers.iter().filter(|(name, _)| is_secret_header(name));
         let values = secret.filter_map(|(_, value)| value.to_str().ok());
         // Without its scheme, which may be written in another way or be left out.
@@ -41,7 +41,7 @@ impl RedactedValues {
     }
 
     /// The bytes without the credentials.
-    pub fn mask(&self, bytes: &Bytes) -> Bytes {
+    pub fn mask_bytes(&self, bytes: &Bytes) -> Bytes {
         let mut masked = bytes.clone();
         for pattern in self.0.iter().filter_map(RedactedValue::pattern) {
             if pattern.is_match(&masked) {
@@ -53,14 +53,14 @@ impl RedactedValues {
 
     /// The text without the credentials.
     pub fn mask_text(&self, text: &str) -> String {
-        let masked = self.mask(&Bytes::copy_from_slice(text.as_bytes()));
+        let masked = self.mask_bytes(&Bytes::copy_from_slice(text.as_bytes()));
         String::from_utf8_lossy(&masked).into_owned()
     }
 
     /// The headers without the credentials.
     pub fn mask_headers(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
-            let masked = self.mask(&Bytes::copy_from_slice(value.as_bytes()));
+            let masked = self.mask_bytes(&Bytes::copy_from_slice(value.as_bytes()));
             // The mask is made of bytes that headers may carry.
             if let Ok(masked) = HeaderValue::from_bytes(&masked) {
                 *value = masked;
@@ -78,12 +78,12 @@ fn is_secret_header(name: &HeaderName) -> bool {
 
 impl RedactedValue {
     fn pattern(&self) -> Option<&Regex> {
-        self.pattern.get_or_init(|| pattern(&self.text)).as_ref()
+        self.pattern.get_or_init(|| credential_pattern(&self.text)).as_ref()
     }
 }
 
 /// Finds a credential as it is, and with any of its characters escaped for an address or in JSON.
-fn pattern(secret: &str) -> Option<Regex> {
+fn credential_pattern(secret: &str) -> Option<Regex> {
     let any = |letter: char| {
         let (literal, code) = (regex::escape(letter.encode_utf8(&mut [0; 4])), u32::from(letter));
         format!(r"(?:\\?{literal}|(?i:%{code:02x}|\\u{code:04x}))")
@@ -100,7 +100,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", authorization.try_into().unwrap());
         headers.insert("x-request-id", "not-a-secret".try_into().unwrap());
-        RedactedValues::of(&headers)
+        RedactedValues::from_headers(&headers)
     }
 
     #[test]

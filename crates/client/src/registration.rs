@@ -16,7 +16,7 @@ pub(super) struct ReactorRegistration {
 }
 
 impl ReactorRegistration {
-    pub fn end(self, socket: &socket2::Socket) {
+    pub fn deregister_socket(self, socket: &socket2::Socket) {
         if let Some(registry) = self.registry.upgrade() {
             let ended = registry.deregister(&mut SourceFd(&socket.as_raw_fd()));
             ignore(ended, "a reactor that is told once more ignores it");

@@ -11,23 +11,23 @@ use super::ClientSettings;
 ///
 /// # Errors
 /// When the target holds what no request line may.
-pub(super) fn encode(settings: &ClientSettings, call: &Call) -> Result<Vec<u8>, Malformed> {
+pub(super) fn encode_request(settings: &ClientSettings, call: &Call) -> Result<Vec<u8>, Malformed> {
     if let Some(at) = call.target.bytes().position(|byte| !(0x21..0x7f).contains(&byte)) {
         let problem = format!("must be percent-encoded, and is not at byte {at}");
         return Err(Malformed::new("path", problem));
     }
     let body = call.body.as_deref().unwrap_or_default();
     let (method, prefix) = (call.method.as_str(), settings.target_prefix());
-    let head = settings.head();
+    let head = settings.header_lines();
     let capacity = method.len() + prefix.len() + call.target.len() + head.len() + body.len() + 96;
     let mut request = Vec::with_capacity(capacity);
-    let mut writer = HeadWriter::request(method, &[prefix, &call.target], &mut request);
+    let mut writer = HeadWriter::begin_request(method, &[prefix, &call.target], &mut request);
     writer.lines(head);
     if call.body.is_some() {
         writer.field(CONTENT_TYPE, "application/json");
     }
     if matches!(call.method, Verb::POST | Verb::PUT | Verb::PATCH) || !body.is_empty() {
-        writer.display(CONTENT_LENGTH, body.len());
+        writer.display_field(CONTENT_LENGTH, body.len());
     }
     writer.end();
     request.extend_from_slice(body);

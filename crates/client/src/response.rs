@@ -68,7 +68,7 @@ impl ApiResponse {
 
     /// The headers.
     pub fn headers(&self) -> HeaderMap {
-        self.response.headers()
+        self.response.to_header_map()
     }
 
     /// The body, its coding undone.
@@ -82,7 +82,7 @@ impl ApiResponse {
     }
 
     /// The answer as it may be stored.
-    pub fn record(&self) -> RecordedResponse {
+    pub fn to_recorded_response(&self) -> RecordedResponse {
         let mut headers = self.headers();
         self.settings.credentials.mask_headers(&mut headers);
         RecordedResponse { status: self.response.status, headers, body: self.masked_body().into() }
@@ -90,14 +90,14 @@ impl ApiResponse {
 
     /// The address of the request.
     pub fn url(&self) -> String {
-        self.settings.redacted(&self.settings.origin.url_of(&self.target))
+        self.settings.redact_text(&self.settings.origin.url_of(&self.target))
     }
 
     /// The answer, or the error that it reports. Redirects are errors: they are not followed.
     ///
     /// # Errors
     /// When the status is not one of success.
-    pub fn accept(self) -> Result<Self, Error> {
+    pub fn error_for_status(self) -> Result<Self, Error> {
         if (200..300).contains(&self.response.status) {
             return Ok(self);
         }
@@ -110,17 +110,17 @@ impl ApiResponse {
     /// When it is something else.
     pub fn decode<T: DeserializeOwned>(self) -> Result<T, Error> {
         let text = if self.response.status == 204 { b"null" } else { self.body() };
-        serde_json::from_slice(text).map_err(|error| self.undecodable(error.to_string()))
+        serde_json::from_slice(text).map_err(|error| self.decode_error(error.to_string()))
     }
 
     /// The error for a body that is not what the operation returns.
-    pub fn undecodable(&self, problem: String) -> Error {
-        let problem = self.settings.redacted(&problem);
+    pub fn decode_error(&self, problem: String) -> Error {
+        let problem = self.settings.redact_text(&problem);
         Error::Decode { problem, method: self.method, url: self.url(), body: self.masked_body() }
     }
 
     fn masked_body(&self) -> Bytes {
-        self.settings.credentials.mask(&Bytes::copy_from_slice(self.body()))
+        self.settings.credentials.mask_bytes(&Bytes::copy_from_slice(self.body()))
     }
 
     fn into_error(self) -> StatusError {
@@ -130,12 +130,12 @@ impl ApiResponse {
         StatusError {
             status: self.status(),
             headers,
-            body: ErrorBody::read(&content),
+            body: ErrorBody::from_body(&content),
             content,
             attempts: self.attempts,
             method: self.method,
             url: self.url(),
-            retry_after: retry_after(self.response.values("retry-after").next()),
+            retry_after: retry_after(self.response.field_values("retry-after").next()),
         }
     }
 }
@@ -165,7 +165,7 @@ impl StatusError {
     }
 
     /// Where a redirect leads.
-    fn location(&self) -> Option<Cow<'_, str>> {
+    fn redirect_location(&self) -> Option<Cow<'_, str>> {
         let is_redirect = self.status.is_redirection();
         let location = self.headers.get(http::header::LOCATION).filter(|_| is_redirect)?;
         Some(String::from_utf8_lossy(location.as_bytes()))
@@ -179,11 +179,11 @@ impl fmt::Display for StatusError {
         // One line, whatever the server wrote.
         let message = self.message().split_whitespace().collect::<Vec<_>>().join(" ");
         f.write_str(&message)?;
-        if let Some(location) = self.location() {
+        if let Some(location) = self.redirect_location() {
             write!(f, " to {location}, which is not followed")?;
         }
         write!(f, " ({}", self.status.as_u16())?;
-        if let Some(code) = self.body.code() {
+        if let Some(code) = self.body.code_text() {
             write!(f, " {code}")?;
         }
         write!(f, ", {} {}", self.method, self.url)?;

@@ -45,7 +45,7 @@ pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
 
 /// How long to wait before attempt `next` (the second attempt is 2), with full jitter so that
 /// clients that failed together do not return together. `None` when the server asks for too much.
-pub(super) fn pause(next: u32, asked: Option<Duration>) -> Option<Duration> {
+pub(super) fn backoff_pause(next: u32, asked: Option<Duration>) -> Option<Duration> {
     if let Some(asked) = asked {
         return Some(asked).filter(|asked| *asked <= MAX_SERVER_PAUSE);
     }
@@ -61,10 +61,10 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_limit() {
         for _ in 0..100 {
-            assert!(pause(2, None).is_some_and(|pause| pause <= FIRST_PAUSE));
-            assert!(pause(40, None).is_some_and(|pause| pause <= MAX_PAUSE));
+            assert!(backoff_pause(2, None).is_some_and(|pause| pause <= FIRST_PAUSE));
+            assert!(backoff_pause(40, None).is_some_and(|pause| pause <= MAX_PAUSE));
         }
-        assert_eq!(pause(2, Some(Duration::from_secs(60))), Some(Duration::from_secs(60)));
-        assert_eq!(pause(2, Some(Duration::from_secs(61))), None);
+        assert_eq!(backoff_pause(2, Some(Duration::from_secs(60))), Some(Duration::from_secs(60)));
+        assert_eq!(backoff_pause(2, Some(Duration::from_secs(61))), None);
     }
 }

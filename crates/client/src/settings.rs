@@ -12,7 +12,7 @@ use ginnel_http1::reuse::ReuseBan;
 
 use super::base_url::{self, BaseUrl};
 use super::config_error::ConfigError;
-use super::headers::{self, SERVICE_VERSION, checked_headers, header_value, own_headers};
+use super::headers::{self, SERVICE_VERSION, checked_headers, default_headers, header_value};
 use super::options::{Api, ClientCert, ClientOptions, OptionChanges};
 use super::proxy::Proxy;
 use super::query::{self, QueryParameter};
@@ -76,31 +76,31 @@ impl fmt::Debug for ClientSettings {
 impl ClientSettings {
     /// Completes options from the environment and checks them.
     pub fn new(options: ClientOptions) -> Result<Self, ConfigError> {
-        let origin = base_url::checked(&options)?;
-        let proxy = Proxy::choose(&options, &origin)?;
-        let bundle = options.ca_bundle.clone().or_else(|| path("GINNEL_CA_BUNDLE"));
+        let origin = base_url::resolve_base_url(&options)?;
+        let proxy = Proxy::from_options(&options, &origin)?;
+        let bundle = options.ca_bundle.clone().or_else(|| environment_path("GINNEL_CA_BUNDLE"));
         let roots = match &options.client_cert {
-            Some(files) => Roots::choose(bundle.as_ref(), Some(("client_cert", files)))?,
+            Some(files) => Roots::from_files(bundle.as_ref(), Some(("client_cert", files)))?,
             None => {
-                let files = path(CLIENT_CERT_VARIABLE).map(ClientCert::from);
+                let files = environment_path(CLIENT_CERT_VARIABLE).map(ClientCert::from);
                 let files = files.as_ref().map(|files| (CLIENT_CERT_VARIABLE, files));
-                Roots::choose(bundle.as_ref(), files)?
+                Roots::from_files(bundle.as_ref(), files)?
             }
         };
         let api_key = api_key(&options)?;
-        let mut own_headers = own_headers(&options, &origin, api_key.as_ref())?;
-        let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&origin));
+        let mut own_headers = default_headers(&options, &origin, api_key.as_ref())?;
+        let absolute = proxy.as_ref().filter(|proxy| proxy.uses_absolute_form(&origin));
         if let Some(authorization) = absolute.and_then(Proxy::authorization) {
             own_headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
         }
         let target_prefix = match absolute {
             Some(_) => origin.to_string(),
-            None => origin.prefix().to_owned(),
+            None => origin.path_prefix().to_owned(),
         };
         let mut settings = Self {
             api: options.api,
-            timeout: limit(options.timeout.unwrap_or(DEFAULT_TIMEOUT)),
-            deadline: limit(options.deadline.unwrap_or(DEFAULT_DEADLINE)),
+            timeout: nonzero_limit(options.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+            deadline: nonzero_limit(options.deadline.unwrap_or(DEFAULT_DEADLINE)),
             max_retries: options.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
             credentials: RedactedValues::default(),
             head: Arc::default(),
@@ -113,7 +113,7 @@ impl ClientSettings {
             reuse_ban: ReuseBan::default(),
             max_connections: max_connections(options.max_connections)?,
             rate_limit: rate_limit(options.rate_limit.as_deref())?,
-            hint: api_key.map(|key| hint(&key)).unwrap_or_default().into(),
+            hint: api_key.map(|key| mask_key(&key)).unwrap_or_default().into(),
             origin: origin.into(),
         };
         settings.write_head();
@@ -127,11 +127,11 @@ impl ClientSettings {
     /// When a changed option is unusable.
     pub(super) fn with_options(&self, changes: OptionChanges) -> Result<Self, ConfigError> {
         let mut settings = self.clone();
-        settings.timeout = changes.timeout.map_or(self.timeout, limit);
-        settings.deadline = changes.deadline.map_or(self.deadline, limit);
+        settings.timeout = changes.timeout.map_or(self.timeout, nonzero_limit);
+        settings.deadline = changes.deadline.map_or(self.deadline, nonzero_limit);
         settings.max_retries = changes.max_retries.unwrap_or(self.max_retries);
         if let Some(query) = changes.query {
-            settings.query = query.iter().map(QueryParameter::encode).collect();
+            settings.query = query.iter().map(QueryParameter::from_pair).collect();
         }
         if changes.headers.is_some() || changes.service_version.is_some() {
             settings.change_headers(changes.headers, changes.service_version)?;
@@ -163,7 +163,7 @@ impl ClientSettings {
         for (name, value) in &*self.added_headers {
             headers.insert(name, value.clone());
         }
-        self.credentials = RedactedValues::of(&headers);
+        self.credentials = RedactedValues::from_headers(&headers);
         self.head = headers::to_bytes(&headers);
     }
 
@@ -173,7 +173,7 @@ impl ClientSettings {
     }
 
     /// A text that may be shown: without the key and other credentials of the headers.
-    pub fn redacted(&self, text: &str) -> String {
+    pub fn redact_text(&self, text: &str) -> String {
         self.credentials.mask_text(text)
     }
 
@@ -186,11 +186,11 @@ impl ClientSettings {
 
     /// Appends what belongs in the query of each request, but for names that are there already.
     pub(super) fn append_query(&self, target: &mut String) {
-        query::append(&self.query, target);
+        query::append_parameters(&self.query, target);
     }
 
     /// The headers of a request without a body, as they are sent.
-    pub(super) fn head(&self) -> &[u8] {
+    pub(super) fn header_lines(&self) -> &[u8] {
         &self.head
     }
 
@@ -207,7 +207,7 @@ fn api_key(options: &ClientOptions) -> Result<Option<Secret>, ConfigError> {
     match options
         .api_key
         .clone()
-        .or_else(|| text("GINNEL_API_KEY").map(|key| Secret(key.trim().to_owned())))
+        .or_else(|| environment_variable("GINNEL_API_KEY").map(|key| Secret(key.trim().to_owned())))
     {
         Some(key) if key.0.trim().is_empty() => Err(ConfigError::new("api_key", "is empty")),
         Some(key) => Ok(Some(Secret(key.0.trim().to_owned()))),
@@ -217,24 +217,25 @@ fn api_key(options: &ClientOptions) -> Result<Option<Secret>, ConfigError> {
 
 fn max_connections(value: Option<usize>) -> Result<usize, ConfigError> {
     match value {
-        Some(0) => Err(ConfigError::invalid("max_connections", "0", "must be 1 or more")),
+        Some(0) => Err(ConfigError::invalid_value("max_connections", "0", "must be 1 or more")),
         value => Ok(value.unwrap_or(DEFAULT_MAX_CONNECTIONS)),
     }
 }
 
 fn rate_limit(value: Option<&str>) -> Result<Option<Arc<RequestRateLimit>>, ConfigError> {
     let read = |text: &str| {
-        let wrong = |problem| ConfigError::invalid("rate_limit", format!("{text:?}"), problem);
+        let wrong =
+            |problem| ConfigError::invalid_value("rate_limit", format!("{text:?}"), problem);
         text.parse().map(Arc::new).map_err(wrong)
     };
     value.map(read).transpose()
 }
 
-fn limit(duration: Duration) -> Option<Duration> {
+fn nonzero_limit(duration: Duration) -> Option<Duration> {
     Some(duration).filter(|limit| !limit.is_zero())
 }
 
-fn hint(key: &Secret) -> String {
+fn mask_key(key: &Secret) -> String {
     let characters: Vec<char> = key.0.chars().collect();
     // A short key is no token of ours, and four of its characters would be too much of it.
     match characters.len() {
@@ -243,10 +244,10 @@ fn hint(key: &Secret) -> String {
     }
 }
 
-fn text(variable: &str) -> Option<String> {
+fn environment_variable(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
 
-fn path(variable: &str) -> Option<PathBuf> {
+fn environment_path(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

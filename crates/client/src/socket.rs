@@ -49,7 +49,7 @@ impl ClientSocket {
     #[cfg(unix)]
     pub fn leave_reactor(&mut self) {
         if let Some(registration) = self.registration.take() {
-            registration.end(&self.socket);
+            registration.deregister_socket(&self.socket);
         }
     }
 
@@ -122,7 +122,7 @@ impl SocketIo for ClientSocket {
 
     fn idle_state(&mut self) -> IdleState {
         let flags = flags::PEEK | flags::NO_WAIT;
-        idle(self.socket.recv_with_flags(as_uninit(&mut [0]), flags))
+        classify_peek(self.socket.recv_with_flags(as_uninit(&mut [0]), flags))
     }
 }
 
@@ -141,7 +141,7 @@ impl SocketIo for ClientSocket {
     fn idle_state(&mut self) -> IdleState {
         let peeked = NoWait::unless(false, &self.socket)
             .and_then(|_mode| self.socket.peek(as_uninit(&mut [0])));
-        idle(peeked)
+        classify_peek(peeked)
     }
 }
 
@@ -151,7 +151,7 @@ struct NoWait<'a>(Option<&'a socket2::Socket>);
 
 #[cfg(not(unix))]
 impl<'a> NoWait<'a> {
-    fn unless(wait: bool, socket: &'a socket2::Socket) -> io::Result<Self> {
+    fn nonblocking_unless(wait: bool, socket: &'a socket2::Socket) -> io::Result<Self> {
         if wait {
             return Ok(Self(None));
         }
@@ -170,7 +170,7 @@ impl Drop for NoWait<'_> {
 }
 
 /// What a look at an idle connection says.
-pub(super) fn idle(peeked: io::Result<usize>) -> IdleState {
+pub(super) fn classify_peek(peeked: io::Result<usize>) -> IdleState {
     match peeked {
         Ok(0) => IdleState::Closed,
         Ok(_) => IdleState::Surplus,

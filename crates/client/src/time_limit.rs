@@ -25,7 +25,7 @@ impl TimeLimit {
     }
 
     /// Recent errors when it is over; nothing was sent when there is no connection yet.
-    pub fn cause(&self, is_connected: bool) -> Cause {
+    pub fn timeout_cause(&self, is_connected: bool) -> Cause {
         match self.kind {
             TimeLimitKind::Call => Cause::Deadline(self.duration),
             TimeLimitKind::Attempt if is_connected => Cause::Timeout(self.duration),

@@ -41,7 +41,7 @@ pub(super) enum TlsPeer {
 impl Roots {
     /// Reads the files at once, so that a wrong path is told where it was given. The certificate
     /// comes with the name of its option.
-    pub(super) fn choose(
+    pub(super) fn from_files(
         bundle: Option<&PathBuf>,
         certificate: Option<(&'static str, &ClientCert)>,
     ) -> Result<Self, ConfigError> {
@@ -55,8 +55,8 @@ impl Roots {
             (Some(path), certificate) => {
                 let roots = read_bundle(path)?;
                 let config = |certificate| {
-                    let config = config(roots.clone(), certificate).map(Arc::new);
-                    config.map_err(|error| wrong("ca_bundle", path, error.to_string()))
+                    let config = build_config(roots.clone(), certificate).map(Arc::new);
+                    config.map_err(|error| invalid_file("ca_bundle", path, error.to_string()))
                 };
                 let to_proxies = config(None)?;
                 let to_servers = match certificate {
@@ -70,16 +70,16 @@ impl Roots {
 
     /// The configuration for connections; the system's certificates are read when first needed, and
     /// without a certificate of our own only once per process.
-    pub(super) fn config(&self, peer: TlsPeer) -> Result<Arc<ClientConfig>, std::io::Error> {
+    pub(super) fn client_config(&self, peer: TlsPeer) -> Result<Arc<ClientConfig>, std::io::Error> {
         static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
         match (self, peer) {
             (Self::Bundle { to_servers, .. }, TlsPeer::Server) => Ok(Arc::clone(to_servers)),
             (Self::Bundle { to_proxies, .. }, TlsPeer::Proxy) => Ok(Arc::clone(to_proxies)),
             (Self::SystemWithCertificate(certificate, made), TlsPeer::Server) => {
-                of_system(made, Some(certificate))
+                system_config(made, Some(certificate))
             }
             (Self::SystemWithCertificate(..), TlsPeer::Proxy) | (Self::System, _) => {
-                of_system(&SYSTEM, None)
+                system_config(&SYSTEM, None)
             }
         }
     }
@@ -91,18 +91,19 @@ impl Roots {
 }
 
 /// The configuration that trusts the system's certificates, made once.
-fn of_system(
+fn system_config(
     made: &OnceLock<Arc<ClientConfig>>,
     certificate: Option<&Arc<CertifiedKey>>,
 ) -> Result<Arc<ClientConfig>, std::io::Error> {
     if let Some(config) = made.get() {
         return Ok(Arc::clone(config));
     }
-    let config = config(system(), certificate.cloned()).map_err(std::io::Error::other)?;
+    let config =
+        build_config(system_roots(), certificate.cloned()).map_err(std::io::Error::other)?;
     Ok(Arc::clone(made.get_or_init(|| Arc::new(config))))
 }
 
-fn system() -> RootCertStore {
+fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     // Damaged entries of a system's store are common and concern nobody else.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -111,23 +112,23 @@ fn system() -> RootCertStore {
 
 fn read_bundle(path: &Path) -> Result<RootCertStore, ConfigError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("ca_bundle", path)? {
+    for certificate in read_certificates("ca_bundle", path)? {
         roots
             .add(certificate)
-            .map_err(|error| wrong("ca_bundle", path, format!("holds {error}")))?;
+            .map_err(|error| invalid_file("ca_bundle", path, format!("holds {error}")))?;
     }
     Ok(roots)
 }
 
 /// The certificates of a file, at least one.
-fn certificates(
+fn read_certificates(
     option: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let pem = read_pem(option, path)?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    match found.map_err(|error| wrong(option, path, unreadable(&error)))? {
-        none if none.is_empty() => Err(wrong(option, path, "holds no certificate")),
+    match found.map_err(|error| invalid_file(option, path, pem_problem(&error)))? {
+        none if none.is_empty() => Err(invalid_file(option, path, "holds no certificate")),
         found => Ok(found),
     }
 }
@@ -137,7 +138,7 @@ fn certified_key(
     option: &'static str,
     files: &ClientCert,
 ) -> Result<Arc<CertifiedKey>, ConfigError> {
-    let chain = certificates(option, &files.chain)?;
+    let chain = read_certificates(option, &files.chain)?;
     let key = read_pem(option, &files.key)?;
     warn_if_readable(&files.key);
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| {
@@ -146,11 +147,11 @@ fn certified_key(
                 "holds no private key in PKCS #8, PKCS #1 or SEC 1; encrypted keys cannot be used"
                     .to_owned()
             }
-            error => unreadable(&error),
+            error => pem_problem(&error),
         };
-        wrong(option, &files.key, problem)
+        invalid_file(option, &files.key, problem)
     })?;
-    let certified = CertifiedKey::from_der(chain, key, &provider());
+    let certified = CertifiedKey::from_der(chain, key, &crypto_provider());
     certified.map(Arc::new).map_err(|error| {
         let problem = match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
@@ -159,44 +160,45 @@ fn certified_key(
             }
             error => format!("cannot be used: {error}"),
         };
-        wrong(option, &files.key, problem)
+        invalid_file(option, &files.key, problem)
     })
 }
 
 /// Reads a PEM file, without the byte order mark that editors of Windows write.
 fn read_pem(option: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     let read = std::fs::read(path);
-    let content = read.map_err(|error| wrong(option, path, format!("cannot be read: {error}")))?;
+    let content =
+        read.map_err(|error| invalid_file(option, path, format!("cannot be read: {error}")))?;
     Ok(content.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec).unwrap_or(content))
 }
 
-fn unreadable(error: &pem::Error) -> String {
+fn pem_problem(error: &pem::Error) -> String {
     format!("is not PEM: {error}")
 }
 
-fn wrong(option: &'static str, path: &Path, problem: impl Into<String>) -> ConfigError {
-    ConfigError::invalid(option, format!("{:?}", mask::path(path)), problem)
+fn invalid_file(option: &'static str, path: &Path, problem: impl Into<String>) -> ConfigError {
+    ConfigError::invalid_value(option, format!("{:?}", mask::path(path)), problem)
 }
 
 /// The provider is named here and never made the default of the process, which others share.
-fn provider() -> CryptoProvider {
+fn crypto_provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
 
-fn config(
+fn build_config(
     roots: RootCertStore,
     certificate: Option<Arc<CertifiedKey>>,
 ) -> Result<ClientConfig, rustls::Error> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(provider()))
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots);
     Ok(match certificate {
         None => builder.with_no_client_auth(),
-        Some(certificate) => builder.with_client_cert_resolver(shown(certificate)),
+        Some(certificate) => builder.with_client_cert_resolver(certificate_resolver(certificate)),
     })
 }
 
 /// Shows the certificate to every server that asks for one.
-fn shown(certificate: Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
+fn certificate_resolver(certificate: Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
     Arc::new(SingleCertAndKey::from(certificate))
 }

@@ -27,11 +27,11 @@ pub(super) struct TlsError {
 
 impl Handshake<'_> {
     /// What an error of the handshake means; those of the connection are what they are.
-    pub(super) fn error(self, error: io::Error) -> io::Error {
+    pub(super) fn explain_error(self, error: io::Error) -> io::Error {
         let kind = error.kind();
         match error.downcast::<Error>() {
             Ok(source) => {
-                let problem = self.problem(&source);
+                let problem = self.describe_error(&source);
                 io::Error::new(kind, TlsError { problem, source })
             }
             Err(error) if kind == io::ErrorKind::UnexpectedEof => {
@@ -42,7 +42,7 @@ impl Handshake<'_> {
         }
     }
 
-    fn problem(self, error: &Error) -> String {
+    fn describe_error(self, error: &Error) -> String {
         match error {
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
                 let address = format!("http://{}", self.authority());
@@ -131,7 +131,7 @@ fn alert_problem(alert: AlertDescription) -> Option<&'static str> {
 
 /// What a read says that TLS refused after the handshake, where servers that speak TLS 1.3 say what they
 /// think of the certificate of a client.
-pub(super) fn refusal(source: Error) -> io::Error {
+pub(super) fn refusal_error(source: Error) -> io::Error {
     let why = match &source {
         Error::AlertReceived(alert) => alert_problem(*alert),
         _ => None,

@@ -48,7 +48,7 @@ impl AddressFiles {
     ///
     /// # Errors
     /// When it cannot be read, or is something else.
-    pub fn add(&mut self, kind: AddressKind, path: &Path) -> Result<(), AddressFileError> {
+    pub fn add_file(&mut self, kind: AddressKind, path: &Path) -> Result<(), AddressFileError> {
         match kind {
             AddressKind::Place => self.places = Some(MaxMindDatabase::open(path)?),
             AddressKind::System => self.systems = Some(MaxMindDatabase::open(path)?),
@@ -64,17 +64,17 @@ impl MaxMindDatabase {
         Ok(Self { reader, path: path.to_owned(), is_reported: AtomicBool::new(false) })
     }
 
-    fn find(&self, address: IpAddr) -> Json {
+    fn lookup_address(&self, address: IpAddr) -> Json {
         // A database of IPv4 addresses knows nothing of others, which is no error.
         if address.is_ipv6() && self.reader.metadata().ip_version == 4 {
             return Json::Null;
         }
         let found = self.reader.lookup(address).and_then(|found| found.decode::<Json>());
-        found.unwrap_or_else(|error| self.report(&error)).unwrap_or_default()
+        found.unwrap_or_else(|error| self.report_once(&error)).unwrap_or_default()
     }
 
     /// Says once that an entry cannot be read: its visitors are unknown to the rules.
-    fn report(&self, error: &MaxMindDbError) -> Option<Json> {
+    fn report_once(&self, error: &MaxMindDbError) -> Option<Json> {
         if !self.is_reported.swap(true, Relaxed) {
             let path = self.path.display();
             tracing::warn!(%path, err = %error, "a database of addresses has entries that cannot be read");
@@ -91,13 +91,13 @@ fn read_categories(path: &Path) -> Result<HashMap<Cidr, Vec<String>>, AddressFil
         if line.is_empty() {
             continue;
         }
-        let (range, category) = read(line).ok_or(AddressFileError::Line(index + 1))?;
+        let (range, category) = parse_line(line).ok_or(AddressFileError::Line(index + 1))?;
         categories.entry(range).or_default().push(category.to_owned());
     }
     Ok(categories)
 }
 
-fn read(line: &str) -> Option<(Cidr, &str)> {
+fn parse_line(line: &str) -> Option<(Cidr, &str)> {
     let (range, category) = line.split_once(',')?;
     let range: Cidr = range.trim().parse().ok()?;
     let category = category.trim();
@@ -120,7 +120,9 @@ impl AddressDatabase for AddressFiles {
     }
 
     fn find(&self, address: IpAddr) -> AddressFacts {
-        let of = |database: &Option<MaxMindDatabase>| database.as_ref().map(|it| it.find(address));
+        let of = |database: &Option<MaxMindDatabase>| {
+            database.as_ref().map(|it| it.lookup_address(address))
+        };
         AddressFacts {
             place: of(&self.places).unwrap_or_default(),
             system: of(&self.systems).unwrap_or_default(),
@@ -134,7 +136,7 @@ impl AddressFiles {
     fn categories_of(&self, address: IpAddr) -> Vec<String> {
         let Some(categories) = &self.categories else { return Vec::new() };
         let width = if address.is_ipv4() { 32 } else { 128 };
-        let ranges = (0..=width).rev().filter_map(|bits| Cidr::around(address, bits));
+        let ranges = (0..=width).rev().filter_map(|bits| Cidr::from_prefix(address, bits));
         ranges.filter_map(|range| categories.get(&range)).flatten().cloned().collect()
     }
 }
@@ -154,7 +156,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ginnel-{}.csv", std::process::id()));
         std::fs::write(&path, lines).unwrap();
         let mut files = AddressFiles::default();
-        let added = files.add(AddressKind::Category, &path);
+        let added = files.add_file(AddressKind::Category, &path);
         std::fs::remove_file(&path).unwrap();
         added.unwrap();
         files.find(address.parse().unwrap()).categories
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn a_line_that_is_something_else_is_refused() {
         for line in ["10.0.0.0/8", "10.0.0.0/8,", "office,10.0.0.0/8"] {
-            assert!(read(line).is_none(), "{line}");
+            assert!(parse_line(line).is_none(), "{line}");
         }
     }
 }

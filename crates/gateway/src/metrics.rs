@@ -77,9 +77,9 @@ impl GatewayMetrics {
     }
 
     /// The handle of an edge; of all agents' own addresses where the id is empty.
-    pub fn edge(&self, id: &str) -> Arc<EdgeMetrics> {
+    pub fn edge_metrics(&self, id: &str) -> Arc<EdgeMetrics> {
         let name = if id.is_empty() { ENDPOINT } else { id };
-        self.edges.get(name, || EdgeMetrics::new(self.names_requests))
+        self.edges.get_or_insert(name, || EdgeMetrics::new(self.names_requests))
     }
 
     /// The handle for what no route takes.
@@ -88,12 +88,12 @@ impl GatewayMetrics {
     }
 
     /// The handle for the bytes of a protocol.
-    pub fn bytes(&self, proto: &str) -> Arc<ByteCounts> {
-        self.bytes[place(proto)].clone()
+    pub fn protocol_bytes(&self, proto: &str) -> Arc<ByteCounts> {
+        self.bytes[protocol_index(proto)].clone()
     }
 
     /// Counts that an action of a policy has decided.
-    pub fn decided(&self, action: &str) {
+    pub fn count_decision(&self, action: &str) {
         let place = actions::KINDS.iter().position(|kind| kind.name == action);
         if let Some(count) = place.and_then(|place| self.decisions.get(place)) {
             count.fetch_add(1, Relaxed);
@@ -145,13 +145,13 @@ impl GatewayMetrics {
 
 impl EdgeMetrics {
     /// Counts a request that has ended.
-    pub fn responded(&self, status: u16, took: Duration) {
-        self.requests[0].count(status);
-        self.durations.observe(took, None);
+    pub fn count_response(&self, status: u16, took: Duration) {
+        self.requests[0].count_status(status);
+        self.durations.observe_request(took, None);
     }
 
     fn add_to(&self, totals: &mut TrafficTotals) {
-        for (code, count) in self.requests.iter().flat_map(CodeCounts::counted) {
+        for (code, count) in self.requests.iter().flat_map(CodeCounts::nonzero_counts) {
             totals.requests += count;
             match code {
                 "4xx" => totals.client_errors += count,
@@ -179,17 +179,17 @@ impl EdgeMetrics {
     }
 
     /// Counts a connection of bytes.
-    pub fn connected(&self, proto: &str) {
-        self.connections[place(proto)].fetch_add(1, Relaxed);
+    pub fn count_connection(&self, proto: &str) {
+        self.connections[protocol_index(proto)].fetch_add(1, Relaxed);
     }
 }
 
 impl ByteCounts {
-    pub fn received(&self, bytes: usize) {
+    pub fn count_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
     }
 
-    pub fn sent(&self, bytes: usize) {
+    pub fn count_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Relaxed);
     }
 }
@@ -197,17 +197,17 @@ impl ByteCounts {
 impl RequestRecord {
     /// A request that arrives now.
     pub fn begin(edge: Arc<EdgeMetrics>, proto: &str) -> Self {
-        let (proto, started) = (place(proto), Instant::now());
+        let (proto, started) = (protocol_index(proto), Instant::now());
         Self { edge, proto, started, status: 0, is_discarded: false, name: None }
     }
 
     /// Counts it for another edge.
-    pub fn route(&mut self, edge: Arc<EdgeMetrics>) {
+    pub fn set_edge(&mut self, edge: Arc<EdgeMetrics>) {
         self.edge = edge;
     }
 
     /// Names it.
-    pub fn name(&mut self, name: Option<&str>) {
+    pub fn set_name(&mut self, name: Option<&str>) {
         self.name = name.map(Into::into);
     }
 
@@ -217,7 +217,7 @@ impl RequestRecord {
     }
 
     /// Notes the status of its response.
-    pub fn responded(&mut self, status: u16) {
+    pub fn set_status(&mut self, status: u16) {
         self.status = status;
     }
 }
@@ -227,13 +227,13 @@ impl Drop for RequestRecord {
         if self.is_discarded {
             return;
         }
-        self.edge.requests[self.proto].count(self.status);
-        self.edge.durations.observe(self.started.elapsed(), self.name.as_deref());
+        self.edge.requests[self.proto].count_status(self.status);
+        self.edge.durations.observe_request(self.started.elapsed(), self.name.as_deref());
     }
 }
 
 /// The place of a protocol in [`PROTOS`].
-fn place(proto: &str) -> usize {
+fn protocol_index(proto: &str) -> usize {
     PROTOS.iter().position(|known| *known == proto).unwrap_or_default()
 }
 
@@ -246,7 +246,7 @@ impl Collect for GatewayMetrics {
         let help = "Requests and connections that an action of a traffic policy has decided on.";
         let mut family = families.counter("ginnel_policy_decisions", help)?;
         for (kind, count) in actions::KINDS.iter().zip(&self.decisions) {
-            family.count(&[("action", kind.name)], count.load(Relaxed))?;
+            family.write_counter(&[("action", kind.name)], count.load(Relaxed))?;
         }
         let help = "Requests and connections that the gateway itself has rejected, by phase.";
         let mut family = families.counter("ginnel_visitor_rejections", help)?;
@@ -267,7 +267,7 @@ impl GatewayMetrics {
         for (name, help, count) in directions {
             let mut family = families.counter(name, help)?;
             for (proto, bytes) in PROTOS.iter().zip(&self.bytes) {
-                family.count(&[("proto", proto)], count(bytes).load(Relaxed))?;
+                family.write_counter(&[("proto", proto)], count(bytes).load(Relaxed))?;
             }
         }
         Ok(())
@@ -283,15 +283,15 @@ fn collect_edges(
     let mut family = families.counter("ginnel_http_requests", help)?;
     for (id, edge) in edges {
         for (proto, codes) in PROTOS.iter().zip(&edge.requests) {
-            for (code, count) in codes.counted() {
-                family.count(&[("edge", id), ("proto", proto), ("code", code)], count)?;
+            for (code, count) in codes.nonzero_counts() {
+                family.write_counter(&[("edge", id), ("proto", proto), ("code", code)], count)?;
             }
         }
     }
     let help = "From the head of a request to the end of its response.";
     let mut family = families.histogram("ginnel_http_request_duration_seconds", help)?;
     for (id, edge) in edges.iter().filter(|(_, edge)| edge.has_requests()) {
-        family.durations(&[("edge", id)], &edge.durations)?;
+        family.write_durations(&[("edge", id)], &edge.durations)?;
     }
     let help = "Connections of visitors that carry bytes, by edge and protocol.";
     let mut family = families.counter("ginnel_stream_connections", help)?;
@@ -310,12 +310,12 @@ fn count_some(
 ) -> fmt::Result {
     match count.load(Relaxed) {
         0 => Ok(()),
-        count => family.count(labels, count),
+        count => family.write_counter(labels, count),
     }
 }
 
 impl EdgeMetrics {
     fn has_requests(&self) -> bool {
-        self.requests.iter().any(|codes| codes.counted().next().is_some())
+        self.requests.iter().any(|codes| codes.nonzero_counts().next().is_some())
     }
 }

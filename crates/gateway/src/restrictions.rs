@@ -33,7 +33,7 @@ impl Ingress {
     }
 
     /// The one with a name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|ingress| ingress.name() == name)
     }
 }
@@ -55,9 +55,9 @@ pub struct IngressRestriction {
 
 impl IngressRestrictions {
     /// Whether somebody from this address may come in.
-    pub fn admits(&self, ingress: Ingress, address: IpAddr) -> bool {
+    pub fn allows_address(&self, ingress: Ingress, address: IpAddr) -> bool {
         let restrictions = self.0[ingress as usize].load();
-        restrictions.as_ref().is_none_or(|all| all.iter().all(|one| one.admits(address)))
+        restrictions.as_ref().is_none_or(|all| all.iter().all(|one| one.allows_address(address)))
     }
 
     /// Whether everybody may come in.
@@ -77,18 +77,18 @@ impl IngressRestriction {
         Self { id, is_enforced, policies, tolerated: AtomicU64::new(0) }
     }
 
-    fn admits(&self, address: IpAddr) -> bool {
-        if ip_policies::allows(&self.policies, address) {
+    fn allows_address(&self, address: IpAddr) -> bool {
+        if ip_policies::allows_address(&self.policies, address) {
             return true;
         }
         if !self.is_enforced {
-            self.warn(address);
+            self.warn_tolerated(address);
         }
         !self.is_enforced
     }
 
     /// Says what would be refused; of many, the first and then one each time that their number has doubled.
-    fn warn(&self, address: IpAddr) {
+    fn warn_tolerated(&self, address: IpAddr) {
         let count = self.tolerated.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
             let restriction = self.id.as_str();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn admits(restrictions: &IngressRestrictions, address: &str) -> bool {
-        restrictions.admits(Ingress::Api, address.parse().unwrap())
+        restrictions.allows_address(Ingress::Api, address.parse().unwrap())
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         restrictions.replace(Ingress::Api, both);
 
         assert!(admits(&restrictions, "::ffff:10.1.0.1") && !admits(&restrictions, "10.2.0.1"));
-        assert!(restrictions.admits(Ingress::Agent, "192.0.2.1".parse().unwrap()));
+        assert!(restrictions.allows_address(Ingress::Agent, "192.0.2.1".parse().unwrap()));
         restrictions.replace(Ingress::Api, vec![restriction("10.0.0.0/8", false)]);
         assert!(admits(&restrictions, "192.0.2.1") && !restrictions.is_open(Ingress::Api));
         restrictions.replace(Ingress::Api, Vec::new());
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn names_are_those_of_the_wire() {
         for ingress in Ingress::ALL {
-            assert_eq!(Ingress::of(ingress.name()), Some(ingress));
+            assert_eq!(Ingress::from_name(ingress.name()), Some(ingress));
         }
-        assert_eq!(Ingress::of("ssh"), None);
+        assert_eq!(Ingress::from_name("ssh"), None);
     }
 }

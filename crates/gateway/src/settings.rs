@@ -22,7 +22,7 @@ settings! {
     /// How public traffic is taken. A connection keeps the limits that it began with.
     #[derive(Debug, Clone)]
     pub struct GatewaySettings {
-        /// If true, visitors who come before [`Gateway::open`](super::Gateway::open) wait for it.
+        /// If true, visitors who come before [`Gateway::open_to_visitors`](super::Gateway::open_to_visitors) wait for it.
         pub opens_later: bool = false,
         /// The maximum times that others may take.
         pub timeouts: Timeouts = Timeouts::default(),
@@ -42,27 +42,27 @@ settings! {
         host: String = "127.0.0.1".to_owned(),
             "edge_host", "HOST",
             "The host name or address for public traffic",
-            usual();
+            listed_in_help();
         http_port: Option<u16> = Some(0),
             "http_port", "PORT",
             "The port for public HTTP; 0 picks a free port, none disables it",
-            usual();
+            listed_in_help();
         https_port: Option<u16> = Some(0),
             "https_port", "PORT",
             "The port for public HTTPS; 0 picks a free port, none disables it",
-            usual();
+            listed_in_help();
         public_http_port: Option<NonZeroU16> = None,
             "public_http_port", "N",
             "The port for HTTP in addresses that visitors get, if a load balancer listens at another one",
-            unset("`http_port`");
+            when_unset("`http_port`");
         public_https_port: Option<NonZeroU16> = None,
             "public_https_port", "N",
             "The port for HTTPS in addresses that visitors get, if a load balancer listens at another one",
-            unset("`https_port`");
+            when_unset("`https_port`");
         base_domain: Option<String> = None,
             "base_domain", "DOMAIN",
             "The domain below which tunnels get host names; without it, each gets a port",
-            usual();
+            listed_in_help();
     }
 
     /// The settings of proxies and paths.
@@ -70,7 +70,7 @@ settings! {
         trusted_proxies: TrustedProxies = TrustedProxies::default(),
             "trusted_proxies", "CIDR",
             "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs",
-            usual(), live();
+            listed_in_help(), live();
         proxy_protocol: bool = false,
             "proxy_protocol", "BOOL",
             "Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents";
@@ -109,11 +109,11 @@ settings! {
         connections: Option<usize> = None,
             "max_connections", "N",
             "The most visitor connections that may be open",
-            between(1, u32::MAX as u64), live(), unset(ALL_THAT_IS_LEFT);
+            with_bounds(1, u32::MAX as u64), live(), when_unset(ALL_THAT_IS_LEFT);
         connections_per_address: Option<usize> = None,
             "max_connections_per_address", "N",
             "The most visitor connections that may be open from one address",
-            between(1, u32::MAX as u64), live(), unset("a quarter of these, 500 to 1,024");
+            with_bounds(1, u32::MAX as u64), live(), when_unset("a quarter of these, 500 to 1,024");
     }
 
     /// The limits of one connection besides [`Timeouts`], under `edge`.
@@ -121,23 +121,23 @@ settings! {
         upstream_idle_connections: usize = 1024,
             "edge.upstream_idle_connections", "N",
             "Maximum number of idle connections to one backend",
-            between(0, 4_096), live();
+            with_bounds(0, 4_096), live();
         http2_streams: u32 = 128,
             "edge.http2_streams", "N",
             "Maximum number of concurrent requests on an HTTP/2 connection",
-            between(1, 10_000), live();
+            with_bounds(1, 10_000), live();
         ipv6_prefix: u8 = DEFAULT_IPV6_PREFIX,
             "edge.rate_limit_ipv6_prefix", "N",
             "The length of the IPv6 prefix that rate limits by conn.client_ip count as one visitor",
-            between(1, 128), live();
+            with_bounds(1, 128), live();
         max_head: ByteSize = ByteSize(HeadLimits::default().bytes),
             "edge.max_head_size", "SIZE",
             "The largest head of a visitor's request, with its first line; larger ones get 431",
-            between(1 << 10, MAX_HEAD_BYTES as u64), live();
+            with_bounds(1 << 10, MAX_HEAD_BYTES as u64), live();
         max_header_fields: usize = HeadLimits::default().fields,
             "edge.max_header_fields", "N",
             "The most header fields of a visitor's request; with more it gets 431",
-            between(10, MAX_HEAD_FIELDS as u64), live();
+            with_bounds(10, MAX_HEAD_FIELDS as u64), live();
     }
 }
 
@@ -150,7 +150,9 @@ impl GatewaySettings {
     }
 
     pub(super) fn connection_caps(&self) -> ConnectionCaps {
-        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
+        let total = self
+            .connections
+            .unwrap_or_else(|| DescriptorLimit::read_current().visitor_connections());
         let per_address = self.connections_per_address;
         let per_address = per_address.unwrap_or_else(|| descriptors::visitors_per_address(total));
         ConnectionCaps { total, per_address, reserved: 0 }

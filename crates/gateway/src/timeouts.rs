@@ -24,35 +24,35 @@ settings! {
         first_byte: Duration = Duration::from_secs(5),
             "edge.first_byte_timeout", "DURATION",
             "Maximum time until a visitor sends its first byte, in protocols in which visitors send first",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         handshake: Duration = Duration::from_secs(10),
             "edge.handshake_timeout", "DURATION",
             "Maximum duration of a TLS handshake",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         head: Duration = Duration::from_secs(10),
             "edge.head_timeout", "DURATION",
             "Maximum duration of a request's head",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         stall: Duration = Duration::from_secs(30),
             "edge.stall_timeout", "DURATION",
             "Maximum time in which a visitor sends or accepts nothing of a body",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         idle: Duration = Duration::from_secs(90),
             "edge.idle_timeout", "DURATION",
             "Maximum time that a visitor's connection is idle between requests",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         dial: Duration = Duration::from_secs(10),
             "edge.dial_timeout", "DURATION",
             "Maximum time to open a connection to a backend",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         response: Duration = Duration::from_secs(60),
             "edge.response_timeout", "DURATION",
             "Maximum time until a backend begins its response",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         upstream_idle: Duration = Duration::from_secs(20),
             "edge.upstream_idle_timeout", "DURATION",
             "Minimum time that a connection to a backend is kept for another request",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
     }
 }
 
@@ -70,7 +70,7 @@ pub struct TickLimits {
 }
 
 impl TickLimits {
-    pub fn of(timeouts: &Timeouts) -> Self {
+    pub fn from_timeouts(timeouts: &Timeouts) -> Self {
         let shortest = timeouts.head.min(timeouts.stall).min(timeouts.idle);
         let tick = (shortest / LOOKS).clamp(Duration::from_millis(1), MAX_TICK);
         let ticks = |limit: Duration| {
@@ -85,7 +85,7 @@ impl TickLimits {
     }
 
     /// A part of what is due in the longest tick, for one of these.
-    pub fn share(&self, of_longest: u64) -> u64 {
+    pub fn scale_to_tick(&self, of_longest: u64) -> u64 {
         let part = u128::from(of_longest) * self.tick.as_micros() / MAX_TICK.as_micros();
         u64::try_from(part).unwrap_or(of_longest).max(1)
     }
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn a_connection_is_looked_at_often_enough_for_its_shortest_time() {
-        let usual = TickLimits::of(&Timeouts::default());
+        let usual = TickLimits::from_timeouts(&Timeouts::default());
         let head = Duration::from_secs(1);
-        let hurried = TickLimits::of(&Timeouts { head, ..Timeouts::default() });
+        let hurried = TickLimits::from_timeouts(&Timeouts { head, ..Timeouts::default() });
 
         assert_eq!((usual.tick, usual.head, usual.stall, usual.idle), (MAX_TICK, 4, 12, 36));
         assert_eq!((hurried.tick, hurried.head, hurried.idle), (head / 4, 4, 360));
-        assert_eq!((usual.share(250), hurried.share(250)), (250, 25));
+        assert_eq!((usual.scale_to_tick(250), hurried.scale_to_tick(250)), (250, 25));
     }
 }

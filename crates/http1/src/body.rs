@@ -59,7 +59,7 @@ impl Body {
     }
 
     /// Makes sure that a body may begin or go on with these bytes.
-    pub fn check(&self, bytes: &[u8]) -> Result<(), FramingError> {
+    pub fn check_bytes(&self, bytes: &[u8]) -> Result<(), FramingError> {
         match self {
             Self::Chunks(chunks) => chunks.clone().take(bytes, |_| {}, |_| {}).map(|_| ()),
             Self::Length(_) | Self::UntilClose => Ok(()),

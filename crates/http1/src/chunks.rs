@@ -129,7 +129,7 @@ impl Chunks {
                 continue;
             }
             let is_trailer = self.position.is_trailer();
-            self.position = self.step(*byte).ok_or(FramingError { fine: at })?;
+            self.position = self.next_position(*byte).ok_or(FramingError { fine: at })?;
             if is_trailer {
                 trailer(*byte);
             }
@@ -139,23 +139,23 @@ impl Chunks {
     }
 
     /// The place after one byte that is not data; none where it cannot stand there.
-    fn step(&mut self, byte: u8) -> Option<ChunkPosition> {
+    fn next_position(&mut self, byte: u8) -> Option<ChunkPosition> {
         if self.position.is_trailer() {
             self.trailer_bytes = self.trailer_bytes.saturating_add(1);
-            return self.trailer(byte).filter(|_| self.trailer_bytes <= MAX_TRAILER_BYTES);
+            return self.step_trailer(byte).filter(|_| self.trailer_bytes <= MAX_TRAILER_BYTES);
         }
         Some(match (self.position, byte) {
             (ChunkPosition::Size { size, digits }, byte) if byte.is_ascii_hexdigit() => {
-                ChunkPosition::Size { size: grown(size, digits, byte)?, digits: digits + 1 }
+                ChunkPosition::Size { size: append_digit(size, digits, byte)?, digits: digits + 1 }
             }
             (ChunkPosition::Size { size, digits: 1.. }, b'\r') => ChunkPosition::SizeEnd { size },
             (ChunkPosition::Size { size, digits: 1.. }, byte) => {
-                self.extension(size, Extension::BeforeSemicolon, byte)?
+                self.step_extension(size, Extension::BeforeSemicolon, byte)?
             }
             (ChunkPosition::Extension { size, at }, b'\r') if at.may_end() => {
                 ChunkPosition::SizeEnd { size }
             }
-            (ChunkPosition::Extension { size, at }, byte) => self.extension(size, at, byte)?,
+            (ChunkPosition::Extension { size, at }, byte) => self.step_extension(size, at, byte)?,
             (ChunkPosition::SizeEnd { size: 0 }, b'\n') => ChunkPosition::TrailerStart,
             (ChunkPosition::SizeEnd { size }, b'\n') => ChunkPosition::Data { left: size },
             (ChunkPosition::DataEnd { returned: false }, b'\r') => {
@@ -166,13 +166,13 @@ impl Chunks {
         })
     }
 
-    fn extension(&mut self, size: u64, at: Extension, byte: u8) -> Option<ChunkPosition> {
+    fn step_extension(&mut self, size: u64, at: Extension, byte: u8) -> Option<ChunkPosition> {
         self.extension_bytes = self.extension_bytes.saturating_add(1);
-        let at = at.step(byte).filter(|_| self.extension_bytes <= MAX_EXTENSION_BYTES)?;
+        let at = at.next_state(byte).filter(|_| self.extension_bytes <= MAX_EXTENSION_BYTES)?;
         Some(ChunkPosition::Extension { size, at })
     }
 
-    fn trailer(&mut self, byte: u8) -> Option<ChunkPosition> {
+    fn step_trailer(&mut self, byte: u8) -> Option<ChunkPosition> {
         Some(match (self.position, byte) {
             (ChunkPosition::TrailerStart, b'\r') => ChunkPosition::TrailerEnd { last: true },
             (ChunkPosition::TrailerStart, byte) if is_token(byte) => {
@@ -206,7 +206,7 @@ impl Extension {
         matches!(self, Self::Name | Self::Token | Self::AfterQuoted)
     }
 
-    fn step(self, byte: u8) -> Option<Self> {
+    fn next_state(self, byte: u8) -> Option<Self> {
         let is_blank = matches!(byte, b' ' | b'\t');
         Some(match (self, byte) {
             (Self::Quoted, b'"') => Self::AfterQuoted,
@@ -228,7 +228,7 @@ impl Extension {
 }
 
 /// A size with one more digit; none when it is too large then.
-fn grown(size: u64, digits: u8, byte: u8) -> Option<u64> {
+fn append_digit(size: u64, digits: u8, byte: u8) -> Option<u64> {
     let digit = (byte as char).to_digit(16)?;
     let size = size << 4 | u64::from(digit);
     (digits < MAX_SIZE_DIGITS && size <= MAX_BODY_BYTES).then_some(size)

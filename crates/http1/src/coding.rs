@@ -81,7 +81,7 @@ pub enum DecodedEnd {
 }
 
 impl DecodedEnd {
-    fn of(problem: Option<&CodingProblem>) -> Self {
+    fn from_problem(problem: Option<&CodingProblem>) -> Self {
         match problem {
             None => Self::Whole,
             Some(CodingProblem::TooLong) => Self::Longer,
@@ -96,7 +96,7 @@ type PartialBody = (Vec<u8>, Option<CodingProblem>);
 
 /// Takes the codings off that the lines of `Content-Encoding` name, up to `max` bytes. An empty body
 /// has none. Where nothing is taken off, the body is what it was.
-pub fn decode<'a, 'b>(
+pub fn decode_body<'a, 'b>(
     lines: impl IntoIterator<Item = &'a [u8]>,
     body: &'b [u8],
     max: usize,
@@ -105,40 +105,40 @@ pub fn decode<'a, 'b>(
         return Ok(Cow::Borrowed(body));
     }
     // The last one was put on last.
-    codings(lines)?.into_iter().rev().try_fold(Cow::Borrowed(body), |body, coding| {
-        match body.is_empty() {
-            true => Ok(body),
-            false => coding.undo_all(&body, max).map(Cow::Owned),
-        }
+    parse_codings(lines)?.into_iter().rev().try_fold(Cow::Borrowed(body), |body, coding| match body
+        .is_empty()
+    {
+        true => Ok(body),
+        false => coding.decode_whole(&body, max).map(Cow::Owned),
     })
 }
 
 /// As much as can be read of a body without its codings, up to `max` bytes: it may be cut off, or
 /// damaged further on. None where it has no codings, or one that is not known.
 pub fn decode_some(encoding: &str, body: &[u8], max: usize) -> Option<(Vec<u8>, DecodedEnd)> {
-    let codings = codings([encoding.as_bytes()]).ok()?;
+    let codings = parse_codings([encoding.as_bytes()]).ok()?;
     let mut codings = codings.into_iter().rev();
-    let first = codings.next()?.undo(body, max);
+    let first = codings.next()?.decode_partial(body, max);
     let (decoded, problem) = codings.fold(first, |(body, problem), coding| {
-        let (decoded, next) = coding.undo(&body, max);
+        let (decoded, next) = coding.decode_partial(&body, max);
         // What is wrong further inside follows from that.
         (decoded, problem.or(next))
     });
-    Some((decoded, DecodedEnd::of(problem.as_ref())))
+    Some((decoded, DecodedEnd::from_problem(problem.as_ref())))
 }
 
-fn codings<'a>(
+fn parse_codings<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<ContentCoding>, CodingError> {
     let names = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
-    let codings = names.map(<[u8]>::trim_ascii).filter_map(ContentCoding::of);
+    let codings = names.map(<[u8]>::trim_ascii).filter_map(ContentCoding::from_name);
     let codings = codings.collect::<Result<Vec<_>, _>>()?;
     if codings.len() > MAX_CODINGS { Err(CodingError::TooMany(codings.len())) } else { Ok(codings) }
 }
 
 impl ContentCoding {
     /// The coding of this name; `None` for one that changes nothing.
-    fn of(name: &[u8]) -> Option<Result<Self, CodingError>> {
+    fn from_name(name: &[u8]) -> Option<Result<Self, CodingError>> {
         Some(match name.to_ascii_lowercase().as_slice() {
             b"" | b"identity" => return None,
             b"gzip" | b"x-gzip" => Ok(Self::Gzip),
@@ -159,8 +159,8 @@ impl ContentCoding {
         }
     }
 
-    fn undo_all(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
-        match self.undo(body, max) {
+    fn decode_whole(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
+        match self.decode_partial(body, max) {
             (decoded, None) => Ok(decoded),
             (_, Some(CodingProblem::TooLong)) => Err(CodingError::TooLong(max)),
             (_, Some(CodingProblem::Cut)) => {
@@ -173,11 +173,11 @@ impl ContentCoding {
         }
     }
 
-    fn undo(self, body: &[u8], max: usize) -> PartialBody {
+    fn decode_partial(self, body: &[u8], max: usize) -> PartialBody {
         let (mut decoded, problem) = match self {
-            Self::Gzip => gunzip(body, max),
-            Self::Deflate => deflated(body, max),
-            Self::Brotli => brotli(body, max),
+            Self::Gzip => decode_gzip(body, max),
+            Self::Deflate => decode_deflate(body, max),
+            Self::Brotli => decode_brotli(body, max),
         };
         decoded.truncate(max);
         (decoded, problem)
@@ -185,7 +185,7 @@ impl ContentCoding {
 }
 
 /// All members of a gzip file. What follows them and is none is ignored, as gunzip does: padding.
-fn gunzip(body: &[u8], max: usize) -> PartialBody {
+fn decode_gzip(body: &[u8], max: usize) -> PartialBody {
     let mut decoded = Vec::with_capacity(first_capacity(body, max));
     let mut member = GzDecoder::new(body);
     loop {
@@ -194,7 +194,7 @@ fn gunzip(body: &[u8], max: usize) -> PartialBody {
         match member.by_ref().take(left as u64 + 1).read_to_end(&mut decoded) {
             Ok(read) if read > left => return (decoded, Some(CodingProblem::TooLong)),
             Ok(_) => {}
-            Err(error) => return (decoded, Some(problem(&error))),
+            Err(error) => return (decoded, Some(io_problem(&error))),
         }
         let rest = *member.get_ref();
         if !rest.starts_with(GZIP_MAGIC) {
@@ -204,7 +204,7 @@ fn gunzip(body: &[u8], max: usize) -> PartialBody {
     }
 }
 
-fn problem(error: &io::Error) -> CodingProblem {
+fn io_problem(error: &io::Error) -> CodingProblem {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => CodingProblem::Cut,
         _ => CodingProblem::Damaged(error.to_string()),
@@ -212,7 +212,7 @@ fn problem(error: &io::Error) -> CodingProblem {
 }
 
 /// A `deflate` body: in the format of zlib, as it should be, or without its header, as some send it.
-fn deflated(body: &[u8], max: usize) -> PartialBody {
+fn decode_deflate(body: &[u8], max: usize) -> PartialBody {
     if !has_zlib_header(body) {
         return inflate(body, false, max);
     }
@@ -254,14 +254,14 @@ fn inflate(body: &[u8], zlib: bool, max: usize) -> PartialBody {
             return (decoded, None);
         }
         if decoded.len() == decoded.capacity() {
-            decoded.reserve_exact(growth(decoded.len(), max));
+            decoded.reserve_exact(buffer_growth(decoded.len(), max));
         } else if taken == 0 && decoded.len() == written {
             return (decoded, Some(CodingProblem::Cut));
         }
     }
 }
 
-fn brotli(body: &[u8], max: usize) -> PartialBody {
+fn decode_brotli(body: &[u8], max: usize) -> PartialBody {
     let alloc = StandardAlloc::default;
     // Strict: a window of up to 16 MiB as RFC 7932 has it, not of 1 GiB.
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
@@ -285,7 +285,7 @@ fn brotli(body: &[u8], max: usize) -> PartialBody {
         match result {
             BrotliResult::ResultSuccess => break None,
             BrotliResult::NeedsMoreOutput => {
-                decoded.resize(decoded.len() + growth(decoded.len(), max), 0);
+                decoded.resize(decoded.len() + buffer_growth(decoded.len(), max), 0);
             }
             BrotliResult::NeedsMoreInput => break Some(CodingProblem::Cut),
             BrotliResult::ResultFailure => {
@@ -303,7 +303,7 @@ fn first_capacity(body: &[u8], max: usize) -> usize {
 }
 
 /// How much room a body gets further, which is as much as it has.
-fn growth(length: usize, max: usize) -> usize {
+fn buffer_growth(length: usize, max: usize) -> usize {
     length.max(64).min(max.saturating_add(1).saturating_sub(length)).max(1)
 }
 
@@ -355,7 +355,7 @@ mod tests {
     }
 
     fn one(coding: &str, body: impl Into<Bytes>, max: usize) -> Result<Bytes, CodingError> {
-        decode([coding.as_bytes()], &body.into(), max).map(|body| body.into_owned().into())
+        decode_body([coding.as_bytes()], &body.into(), max).map(|body| body.into_owned().into())
     }
 
     fn is_damaged(decoded: &Result<Bytes, CodingError>) -> bool {
@@ -375,7 +375,7 @@ mod tests {
         for name in ["", "identity", "Identity", ",", " , identity"] {
             assert_eq!(one(name, TEXT, 1).unwrap(), TEXT, "{name:?}");
         }
-        assert_eq!(decode([], TEXT, 1).unwrap(), TEXT);
+        assert_eq!(decode_body([], TEXT, 1).unwrap(), TEXT);
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
         let body = coded("br", &coded("zlib", &coded("gzip", TEXT)));
 
         assert_eq!(one("gzip, deflate,\tbr", body.clone(), 1000).unwrap(), TEXT);
-        assert_eq!(decode([&b"gzip,deflate"[..], b"br"], &body, 1000).unwrap(), TEXT);
+        assert_eq!(decode_body([&b"gzip,deflate"[..], b"br"], &body, 1000).unwrap(), TEXT);
         assert_eq!(one("gzip,, identity ,deflate,br,", body.clone(), 1000).unwrap(), TEXT);
         assert!(is_damaged(&one("br, deflate, gzip", body.clone(), 1000)));
         let four = one("gzip, gzip, gzip, gzip", body, 1000);
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!(error, CodingError::Unknown(shown.to_owned()));
             assert!(error.is_unsupported());
         }
-        let error = decode([&b"\xff\x1b[2J"[..]], TEXT, 1000).unwrap_err();
+        let error = decode_body([&b"\xff\x1b[2J"[..]], TEXT, 1000).unwrap_err();
         assert!(!error.to_string().contains('\x1b'), "{error}");
         let long = one(&"x".repeat(9_000), TEXT, 1000).unwrap_err();
         assert!(long.to_string().len() < 150, "{long}");

@@ -87,7 +87,7 @@ impl ForwardedElement {
                 return None;
             }
             let at = pair.iter().position(|byte| *byte == b'=')?;
-            let (name, value) = (pair.get(..at)?, unquoted(pair.get(at + 1..)?)?);
+            let (name, value) = (pair.get(..at)?, unquote_value(pair.get(at + 1..)?)?);
             let name = is_token(name).then(|| name.to_ascii_lowercase())?;
             let is_repeated = match name.as_slice() {
                 b"for" => {
@@ -127,7 +127,7 @@ struct SeenParameters {
 
 impl ForwardedNode {
     /// A node that is known by its address.
-    pub fn of_address(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         Self { name: NodeName::Address(address.to_canonical()), port: None }
     }
 
@@ -233,7 +233,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 /// Returns the text of a token or a quoted string (RFC 9110, section 5.6.4).
-fn unquoted(value: &[u8]) -> Option<String> {
+fn unquote_value(value: &[u8]) -> Option<String> {
     let Some(rest) = value.strip_prefix(b"\"") else {
         return is_token(value).then(|| String::from_utf8(value.to_vec()).ok())?;
     };

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
-use super::length::field;
+use super::length::parse_field;
 use super::{Body, BodyLength, FramingError};
 
 /// How long the head of a visitor's request may be.
@@ -40,7 +40,7 @@ impl HeadLimits {
     /// What goes between a gateway and what is behind it.
     const RELAYED: Self = Self { bytes: MAX_RELAYED_HEAD_BYTES, fields: MAX_READ_FIELDS };
     /// What a client reads: `bytes`, with as many fields as there is room for.
-    pub const fn of_client(bytes: usize) -> Self {
+    pub const fn for_client(bytes: usize) -> Self {
         Self { bytes, fields: MAX_READ_FIELDS }
     }
 }
@@ -142,12 +142,12 @@ pub fn read_request_within<T>(
     let mut parsed = httparse::Request::new(&mut []);
     let bytes = match parsed.parse_with_uninit_headers(bytes, fields)? {
         httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
-        httparse::Status::Partial => return incomplete(bytes, limits),
+        httparse::Status::Partial => return incomplete_head(bytes, limits),
     };
     check_length(bytes, limits)?;
     check_line_ends(bytes)?;
     let is_http_1_1 = parsed.version == Some(1);
-    let body = length_of(parsed.headers)?.body(is_http_1_1)?.unwrap_or(Body::NONE);
+    let body = length_of(parsed.headers)?.to_body(is_http_1_1)?.unwrap_or(Body::NONE);
     let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
     let fields = &*parsed.headers;
     Ok(Some(read(&RequestHead { bytes, method, target, is_http_1_1, fields, body })))
@@ -183,13 +183,13 @@ pub fn read_response_within<T>(
     let config = httparse::ParserConfig::default();
     let bytes = match config.parse_response_with_uninit_headers(&mut parsed, bytes, fields)? {
         httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
-        httparse::Status::Partial => return incomplete(bytes, limits),
+        httparse::Status::Partial => return incomplete_head(bytes, limits),
     };
     check_length(bytes, limits)?;
     let is_http_1_1 = parsed.version == Some(1);
     let status = parsed.code.filter(|status| *status >= 100);
     let status = status.ok_or(HeadError::Malformed("its status is below 100"))?;
-    let announced = length_of(parsed.headers)?.body(is_http_1_1)?;
+    let announced = length_of(parsed.headers)?.to_body(is_http_1_1)?;
     let is_bodiless = to_head || matches!(status, 100..200 | 204 | 304);
     let body = if is_bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
     let (reason, fields) = (parsed.reason.unwrap_or_default(), &*parsed.headers);
@@ -235,19 +235,19 @@ impl<'h> HeadLine<'h> {
     }
 
     /// Whether it is a field of this name.
-    pub fn is(self, name: impl AsRef<[u8]>) -> bool {
+    pub fn has_name(self, name: impl AsRef<[u8]>) -> bool {
         self.name().eq_ignore_ascii_case(name.as_ref())
     }
 }
 
 /// The lines of a head that was read already, but for the empty one that ends it.
-pub fn lines_of(head: &[u8]) -> impl Iterator<Item = HeadLine<'_>> {
+pub fn head_lines(head: &[u8]) -> impl Iterator<Item = HeadLine<'_>> {
     let lines = head.split_inclusive(|byte| *byte == b'\n');
     lines.take_while(|line| !matches!(line, [b'\r', b'\n'] | [b'\n'])).map(HeadLine)
 }
 
 /// What stands behind the first line of a head.
-pub fn behind_first_line(head: &[u8]) -> &[u8] {
+pub fn after_first_line(head: &[u8]) -> &[u8] {
     let end = head.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     head.get(end..).unwrap_or_default()
 }
@@ -255,7 +255,7 @@ pub fn behind_first_line(head: &[u8]) -> &[u8] {
 /// The fields in the lines of a head that was read already, names and values.
 pub fn fields_in(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = lines.split(|byte| *byte == b'\n');
-    lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter_map(field)
+    lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter_map(parse_field)
 }
 
 /// How large the head of a request was that others have read, in bytes.
@@ -279,7 +279,7 @@ fn size_of(target: &Uri, fields: &HeaderMap, bytes_around: usize) -> usize {
     host + path + fields.iter().map(field_size).sum::<usize>()
 }
 
-fn incomplete<T>(bytes: &[u8], limits: HeadLimits) -> Result<Option<T>, HeadError> {
+fn incomplete_head<T>(bytes: &[u8], limits: HeadLimits) -> Result<Option<T>, HeadError> {
     if bytes.len() < limits.bytes { Ok(None) } else { Err(HeadError::TooLong) }
 }
 
@@ -310,7 +310,7 @@ fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
 fn length_of(fields: &[HeadField<'_>]) -> Result<BodyLength, FramingError> {
     let mut length = BodyLength::default();
     for field in fields {
-        length.read(field.name.as_bytes(), field.value)?;
+        length.read_field(field.name.as_bytes(), field.value)?;
     }
     Ok(length)
 }
@@ -408,7 +408,7 @@ mod tests {
             read_response_within(limits, head.as_bytes(), false, |head| head.fields.len())
         };
         let head = |fields| format!("HTTP/1.1 204 X\r\n{}\r\n", "a: b\r\n".repeat(fields));
-        let large = HeadLimits::of_client(1 << 20);
+        let large = HeadLimits::for_client(1 << 20);
 
         assert_eq!(read(large, &head(MAX_READ_FIELDS)), Ok(Some(MAX_READ_FIELDS)));
         assert_eq!(read(large, &head(MAX_READ_FIELDS + 1)), Err(HeadError::TooMany));
@@ -425,17 +425,17 @@ mod tests {
         for end in ["\r\n", "\n"] {
             let head = ["HTTP/1.1 200 a: b", "X-One:  1 ", "x-two:", "", "X: y"].join(end);
             let head = head.as_bytes();
-            let names: Vec<_> = lines_of(head).skip(1).map(HeadLine::name).collect();
+            let names: Vec<_> = head_lines(head).skip(1).map(HeadLine::name).collect();
             assert_eq!(names, [&b"X-One"[..], b"x-two"], "{end:?}");
-            assert!(lines_of(head).nth(2).unwrap().is("X-Two"));
+            assert!(head_lines(head).nth(2).unwrap().has_name("X-Two"));
             assert_eq!(
-                lines_of(head).next().unwrap().0,
+                head_lines(head).next().unwrap().0,
                 format!("HTTP/1.1 200 a: b{end}").as_bytes()
             );
-            let fields: Vec<_> = fields_in(behind_first_line(head)).take(2).collect();
+            let fields: Vec<_> = fields_in(after_first_line(head)).take(2).collect();
             assert_eq!(fields, [(&b"X-One"[..], &b"1"[..]), (b"x-two", b"")], "{end:?}");
         }
-        assert_eq!(behind_first_line(b"no line"), b"no line");
+        assert_eq!(after_first_line(b"no line"), b"no line");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::forwarded::{CDN_LOOP, is_forwarded};
 use super::identity::is_identity;
-use super::lists::elements;
+use super::lists::list_elements;
 
 /// A field of upgrades to HTTP/2 (RFC 7540, section 3.2.1), which ginnel never makes.
 pub const HTTP2_SETTINGS: &str = "http2-settings";
@@ -40,7 +40,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if let Entry::Occupied(entry) = headers.entry(CONNECTION) {
         let (_, values) = entry.remove_entry_mult();
         let values: Vec<HeaderValue> = values.collect();
-        let named = values.iter().flat_map(|value| elements(value.as_bytes()));
+        let named = values.iter().flat_map(|value| list_elements(value.as_bytes()));
         for name in named.filter(|name| may_be_named(name)) {
             if let Ok(name) = HeaderName::from_bytes(name) {
                 headers.remove(name);
@@ -59,7 +59,7 @@ pub fn strip_named(headers: &mut HeaderMap) {
     let is_option = |name: &[u8]| {
         str::from_utf8(name).is_ok_and(|it| it.eq_ignore_ascii_case("close") || is_hop_by_hop(it))
     };
-    let names = || values.iter().flat_map(|value| elements(value.as_bytes()));
+    let names = || values.iter().flat_map(|value| list_elements(value.as_bytes()));
     if names().all(is_option) {
         return;
     }
@@ -117,15 +117,15 @@ pub struct ConnectionOptions {
 
 impl ConnectionOptions {
     /// What a head says with all of its fields.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         let mut options = Self::default();
-        headers.get_all(CONNECTION).iter().for_each(|value| options.read(value.as_bytes()));
+        headers.get_all(CONNECTION).iter().for_each(|value| options.read_value(value.as_bytes()));
         options
     }
 
     /// Reads the value of one field.
-    pub fn read(&mut self, value: &[u8]) {
-        for option in elements(value) {
+    pub fn read_value(&mut self, value: &[u8]) {
+        for option in list_elements(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
             self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
@@ -133,7 +133,7 @@ impl ConnectionOptions {
     }
 
     /// Whether the connection may carry another message (RFC 9112, section 9.3).
-    pub fn persists(self, is_http_1_1: bool) -> bool {
+    pub fn is_persistent(self, is_http_1_1: bool) -> bool {
         !self.close && (is_http_1_1 || self.keep_alive)
     }
 }
@@ -153,8 +153,8 @@ mod tests {
             (&["closed", "keep-alive-x"], false, true),
         ] {
             let headers = values.iter().map(|value| (CONNECTION, HeaderValue::from_static(value)));
-            let options = ConnectionOptions::of(&headers.collect());
-            let persists = [false, true].map(|is_http_1_1| options.persists(is_http_1_1));
+            let options = ConnectionOptions::from_headers(&headers.collect());
+            let persists = [false, true].map(|is_http_1_1| options.is_persistent(is_http_1_1));
             assert_eq!(persists, [http_1_0, http_1_1], "{values:?}");
         }
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn an_upgrade_is_one_of_the_options() {
         let mut options = ConnectionOptions::default();
-        options.read(b"keep-alive, Upgrade");
+        options.read_value(b"keep-alive, Upgrade");
 
         let upgrade = ConnectionOptions { close: false, keep_alive: true, upgrade: true };
         assert_eq!(options, upgrade);

@@ -15,7 +15,7 @@ pub struct BodyLength {
 
 impl BodyLength {
     /// Reads a field; most say nothing about the body.
-    pub fn read(&mut self, name: &[u8], value: &[u8]) -> Result<(), FramingError> {
+    pub fn read_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FramingError> {
         match name.len() {
             14 if name.eq_ignore_ascii_case(b"content-length") => self.read_length(value),
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.read_coding(value),
@@ -24,7 +24,7 @@ impl BodyLength {
     }
 
     /// The body that the fields announce, if they announce any; chunks need HTTP/1.1.
-    pub fn body(self, is_http_1_1: bool) -> Result<Option<Body>, FramingError> {
+    pub fn to_body(self, is_http_1_1: bool) -> Result<Option<Body>, FramingError> {
         match self {
             Self { chunked: true, .. } if !is_http_1_1 => Err(AMBIGUOUS),
             Self { chunked: true, .. } => Ok(Some(Body::CHUNKED)),
@@ -33,7 +33,7 @@ impl BodyLength {
     }
 
     fn read_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
-        let is_first = self.length.replace(number(value).ok_or(AMBIGUOUS)?).is_none();
+        let is_first = self.length.replace(parse_content_length(value).ok_or(AMBIGUOUS)?).is_none();
         if is_first && !self.chunked { Ok(()) } else { Err(AMBIGUOUS) }
     }
 
@@ -48,7 +48,7 @@ impl BodyLength {
 const AMBIGUOUS: FramingError = FramingError { fine: 0 };
 
 /// The value of `Content-Length`: digits and nothing else, no sign and no list.
-fn number(digits: &[u8]) -> Option<u64> {
+fn parse_content_length(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = is_plain.then(|| text.parse().ok()).flatten()?;
@@ -56,15 +56,15 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// A name and a value; no line may go on in the next, and nothing stands before the colon.
-pub(super) fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn parse_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
     let is_name = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
-    is_name.then(|| (name, trimmed(value)))
+    is_name.then(|| (name, trim_value(value)))
 }
 
 /// A value without the blanks around it (RFC 9110, section 5.5).
-fn trimmed(mut value: &[u8]) -> &[u8] {
+fn trim_value(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
@@ -78,9 +78,9 @@ mod tests {
     fn body(fields: &[(&str, &str)]) -> Result<Option<Body>, FramingError> {
         let mut length = BodyLength::default();
         for (name, value) in fields {
-            length.read(name.as_bytes(), value.as_bytes())?;
+            length.read_field(name.as_bytes(), value.as_bytes())?;
         }
-        length.body(true)
+        length.to_body(true)
     }
 
     #[test]
@@ -107,7 +107,9 @@ mod tests {
             assert!(body(&fields).is_err(), "{fields:?}");
         }
         let mut old = BodyLength::default();
-        assert!(old.read(b"Transfer-Encoding", b"chunked").is_ok() && old.body(false).is_err());
+        assert!(
+            old.read_field(b"Transfer-Encoding", b"chunked").is_ok() && old.to_body(false).is_err()
+        );
     }
     #[test]
     fn a_field_is_a_token_a_colon_and_a_value() {
@@ -133,7 +135,7 @@ mod tests {
         ] {
             let expected =
                 expected.map(|(name, value): (&str, &str)| (name.as_bytes(), value.as_bytes()));
-            assert_eq!(field(line.as_bytes()), expected, "{line:?}");
+            assert_eq!(parse_field(line.as_bytes()), expected, "{line:?}");
         }
     }
 

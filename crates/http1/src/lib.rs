@@ -41,8 +41,8 @@ pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is
 pub use forwarded_field::{ForwardedElement, ForwardedNode, forwarded_elements};
 pub use head::{
     HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
-    MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line, fields_in, head_size,
-    header_list_size, lines_of, may_end_head, read_fields, read_request, read_request_within,
+    MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, after_first_line, fields_in, head_lines,
+    head_size, header_list_size, may_end_head, read_fields, read_request, read_request_within,
     read_response,
 };
 pub use hop_by_hop::{
@@ -52,7 +52,7 @@ pub use hop_by_hop::{
 pub use identity::{is_identity, strip_identity};
 pub use length::BodyLength;
 pub use lists::{
-    cookie_pairs, cookie_text, elements, elements_of, has_token, is_proper_upgrade,
+    cookie_pairs, cookie_text, elements_of, has_token, is_proper_upgrade, list_elements,
     proper_upgrades, split_outside_quotes, trim_blanks,
 };
 pub use media_type::{media_type_in, media_type_parameters};
@@ -62,7 +62,7 @@ pub use request::Expects;
 pub use response::Response;
 pub use retry_after::retry_after;
 pub use strict::StrictStream;
-pub use target::{RawTarget, query_of, read_target, target_of};
+pub use target::{RawTarget, read_target, request_query, request_target};
 pub use websocket::{FrameBoundary, FrameHead, FramePart, GoingAway};
 pub use write::{
     CHUNKED, CONTINUE, HeadWriter, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size,

@@ -7,7 +7,7 @@ use http::header::{AsHeaderName, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
 /// The elements of a list. Empty ones are skipped (RFC 9110, section 5.6.1.2).
-pub fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub fn list_elements(list: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let parts = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     parts.filter(|element| !element.is_empty())
 }
@@ -35,7 +35,7 @@ pub fn split_outside_quotes(list: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
 
 /// The elements of all lists with that name, in their order.
 pub fn elements_of(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
-    headers.get_all(name).into_iter().map(HeaderValue::as_bytes).flat_map(elements)
+    headers.get_all(name).into_iter().map(HeaderValue::as_bytes).flat_map(list_elements)
 }
 
 /// Whether a word is in the lists with that name, in any case.

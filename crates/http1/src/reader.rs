@@ -4,7 +4,7 @@
 //! is an error, whatever parts of it came.
 
 use super::head::{
-    HeadError, HeadLimits, MAX_READ_FIELDS, behind_first_line, may_end_head, read_response_within,
+    HeadError, HeadLimits, MAX_READ_FIELDS, after_first_line, may_end_head, read_response_within,
 };
 use super::response::ResponseBody;
 use super::{Body, ConnectionOptions, FramingError, Response};
@@ -83,7 +83,7 @@ impl ResponseReader {
 
     /// The same for a body that is taken piece by piece with [`ResponseReader::take_piece`]; the limit
     /// is that of what was not taken yet.
-    pub fn streaming(self) -> Self {
+    pub fn into_streaming(self) -> Self {
         Self { is_streaming: true, ..self }
     }
 
@@ -167,7 +167,7 @@ impl ResponseReader {
     fn read_head(&mut self) -> Result<(), ResponseError> {
         loop {
             let max_bytes = MAX_HEAD_BYTES.saturating_sub(self.interim_bytes);
-            let Some(head) = head(&self.response.bytes, max_bytes)? else {
+            let Some(head) = parse_head(&self.response.bytes, max_bytes)? else {
                 return self.await_more();
             };
             match head.status {
@@ -241,25 +241,27 @@ impl ResponseReader {
 }
 
 /// Reads a head within so many bytes; none when it is not all there.
-fn head(bytes: &[u8], max_bytes: usize) -> Result<Option<Head>, ResponseError> {
+fn parse_head(bytes: &[u8], max_bytes: usize) -> Result<Option<Head>, ResponseError> {
     // An alert, or a part of a handshake (RFC 8446, section 5.1).
     if matches!(bytes, [0x15 | 0x16, 0x03, ..]) {
         return Err(ResponseError::Tls);
     }
-    Ok(read_response_within(HeadLimits::of_client(max_bytes), bytes, false, |head| {
+    Ok(read_response_within(HeadLimits::for_client(max_bytes), bytes, false, |head| {
         let (mut options, mut is_coded) = (ConnectionOptions::default(), false);
         for field in head.fields {
             match field.name.len() {
-                10 if field.name.eq_ignore_ascii_case("connection") => options.read(field.value),
+                10 if field.name.eq_ignore_ascii_case("connection") => {
+                    options.read_value(field.value)
+                }
                 16 if field.name.eq_ignore_ascii_case("content-encoding") => is_coded = true,
                 _ => {}
             }
         }
         Head {
             bytes: head.bytes.len(),
-            fields_from: head.bytes.len() - behind_first_line(head.bytes).len(),
+            fields_from: head.bytes.len() - after_first_line(head.bytes).len(),
             status: head.status,
-            keeps_alive: options.persists(head.is_http_1_1),
+            keeps_alive: options.is_persistent(head.is_http_1_1),
             is_coded,
             body: head.body.clone(),
         }
@@ -362,8 +364,8 @@ mod tests {
     fn fields_and_the_fate_of_the_connection_are_known() {
         let read = |text: &str| read_in(text.as_bytes(), 5).unwrap();
         let response = read("HTTP/1.1 204 No\r\nA: 1\r\nb:  2 \r\na: 3\r\n\r\n");
-        assert_eq!(response.values("A").collect::<Vec<_>>(), [b"1", b"3"]);
-        assert_eq!(response.headers()["b"], "2");
+        assert_eq!(response.field_values("A").collect::<Vec<_>>(), [b"1", b"3"]);
+        assert_eq!(response.to_header_map()["b"], "2");
         assert!(response.keeps_alive && !response.has_surplus && !response.is_coded);
         assert!(!read("HTTP/1.1 204 No\r\nConnection: x, Close\r\n\r\n").keeps_alive);
         assert!(!read("HTTP/1.0 204 No\r\n\r\n").keeps_alive);
@@ -465,7 +467,7 @@ mod tests {
             let body = if head.contains("chunked") { chunked } else { "y".repeat(200) };
             for (status, is_taken) in [(200, true), (403, false)] {
                 let text = format!("HTTP/1.1 {status} X\r\n{head}\r\n\r\n{body}");
-                let mut reader = ResponseReader::new(64).streaming();
+                let mut reader = ResponseReader::new(64).into_streaming();
                 let (mut taken, mut outcome) = (0, Ok(None));
                 for piece in text.as_bytes().chunks(7) {
                     outcome = reader.feed(piece);

@@ -12,7 +12,7 @@ use super::head::{HeadLimits, has_head_end, read_request_within};
 use super::{Body, FramingError, HeadError};
 
 /// How large a head may be; hyper answers more than a hundred fields itself.
-const LIMITS: HeadLimits = HeadLimits::of_client(256 << 10);
+const LIMITS: HeadLimits = HeadLimits::for_client(256 << 10);
 
 /// What a visitor has to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ struct InvalidEmptyLine;
 
 impl RequestFraming {
     /// What is missing.
-    pub(super) fn expects(&self) -> Expects {
+    pub(super) fn expected_part(&self) -> Expects {
         match self.state {
             RequestFramingState::Start | RequestFramingState::AfterEmptyLine => Expects::Nothing,
             RequestFramingState::EmptyLine | RequestFramingState::Head => Expects::Head,
@@ -75,7 +75,7 @@ impl RequestFraming {
                 at += 1;
                 continue;
             }
-            let (taken, fine) = self.take(rest);
+            let (taken, fine) = self.take_bytes(rest);
             if left < at {
                 bytes.copy_within(at..at + taken, left);
             }
@@ -89,7 +89,7 @@ impl RequestFraming {
     }
 
     /// How many of the bytes belong together and are fine, and whether what follows may be.
-    fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
+    fn take_bytes(&mut self, bytes: &[u8]) -> (usize, bool) {
         if let RequestFramingState::Body(body) = &mut self.state {
             let taken = body.take(bytes, |_| {});
             if body.is_done() {
@@ -159,7 +159,7 @@ mod tests {
                 return (left, None);
             }
         }
-        (left, Some(framing.expects()))
+        (left, Some(framing.expected_part()))
     }
 
     /// Feeds the bytes whole and in pieces; all must come to the same.

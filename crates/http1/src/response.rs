@@ -77,14 +77,14 @@ impl Response {
     }
 
     /// The values of a field, in their order.
-    pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+    pub fn field_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.fields()
             .filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 
     /// All fields.
-    pub fn headers(&self) -> HeaderMap {
+    pub fn to_header_map(&self) -> HeaderMap {
         let known = |(name, value): (&[u8], &[u8])| {
             Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
         };
@@ -121,6 +121,6 @@ mod tests {
         }
         let headers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
         let made = Response::new(201, &headers, b"y".to_vec());
-        assert_eq!((made.status, made.headers(), made.body()), (201, headers, &b"y"[..]));
+        assert_eq!((made.status, made.to_header_map(), made.body()), (201, headers, &b"y"[..]));
     }
 }

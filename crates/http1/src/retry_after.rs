@@ -14,12 +14,12 @@ pub fn retry_after(value: Option<&[u8]>) -> Option<Duration> {
     let asked = match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         // More digits than a number holds are still a number.
         true => Duration::from_secs(text.parse().unwrap_or(u64::MAX)),
-        false => until(http_date(text, Utc::now())?),
+        false => duration_until(http_date(text, Utc::now())?),
     };
     Some(asked.min(MAX_RETRY_AFTER))
 }
 
-fn until(date: DateTime<Utc>) -> Duration {
+fn duration_until(date: DateTime<Utc>) -> Duration {
     SystemTime::from(date).duration_since(SystemTime::now()).unwrap_or_default()
 }
 

@@ -48,9 +48,9 @@ impl Default for ReuseBan {
 
 impl ReuseBan {
     /// Whether a connection may carry another request; one with surplus starts the ban.
-    pub fn permits(&self, state: IdleState) -> bool {
+    pub fn permits_reuse(&self, state: IdleState) -> bool {
         if state == IdleState::Surplus {
-            self.start(Instant::now());
+            self.start_at(Instant::now());
         }
         state == IdleState::Quiet && !self.is_active()
     }
@@ -61,16 +61,16 @@ impl ReuseBan {
         self.0.end_ms.load(Relaxed) != 0 && self.is_active_at(Instant::now())
     }
 
-    fn start(&self, now: Instant) {
+    fn start_at(&self, now: Instant) {
         let end = now + Duration::from_secs(REUSE_BAN_SECONDS);
-        self.0.end_ms.store(self.milliseconds(end), Relaxed);
+        self.0.end_ms.store(self.elapsed_millis(end), Relaxed);
     }
 
     fn is_active_at(&self, now: Instant) -> bool {
-        self.milliseconds(now) < self.0.end_ms.load(Relaxed)
+        self.elapsed_millis(now) < self.0.end_ms.load(Relaxed)
     }
 
-    fn milliseconds(&self, at: Instant) -> u64 {
+    fn elapsed_millis(&self, at: Instant) -> u64 {
         at.duration_since(self.0.created).as_millis().try_into().unwrap_or(u64::MAX)
     }
 }
@@ -100,7 +100,7 @@ mod bytes_only {
 
     impl IdleState {
         /// The state of a connection after an answer when so much more was read.
-        pub fn after(unread: &[u8]) -> Self {
+        pub fn after_response(unread: &[u8]) -> Self {
             if unread.is_empty() { Self::Quiet } else { Self::Surplus }
         }
 
@@ -186,7 +186,7 @@ mod bytes_only {
 
     impl ReuseBans {
         /// The ban of an address, active or not.
-        pub fn of(&self, address: SocketAddr) -> ReuseBan {
+        pub fn ban_for(&self, address: SocketAddr) -> ReuseBan {
             let mut bans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(ban) = bans.get(&address) {
                 return ban.clone();
@@ -209,14 +209,14 @@ mod tests {
     #[test]
     fn surplus_bans_reuse_for_a_minute() {
         let ban = ReuseBan::default();
-        assert!(ban.permits(IdleState::Quiet));
-        assert!(!ban.permits(IdleState::Closed));
-        assert!(ban.permits(IdleState::Quiet), "a close is no surplus");
+        assert!(ban.permits_reuse(IdleState::Quiet));
+        assert!(!ban.permits_reuse(IdleState::Closed));
+        assert!(ban.permits_reuse(IdleState::Quiet), "a close is no surplus");
 
-        assert!(!ban.permits(IdleState::Surplus));
-        assert!(!ban.clone().permits(IdleState::Quiet));
+        assert!(!ban.permits_reuse(IdleState::Surplus));
+        assert!(!ban.clone().permits_reuse(IdleState::Quiet));
         let now = Instant::now();
-        ban.start(now);
+        ban.start_at(now);
         assert!(ban.is_active_at(now + Duration::from_millis(59_900)));
         assert!(!ban.is_active_at(now + Duration::from_millis(60_100)));
     }

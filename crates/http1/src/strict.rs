@@ -39,8 +39,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
     }
 
     /// What has to be sent next.
-    pub fn expects(&self) -> Expects {
-        self.framing.expects()
+    pub fn expected_part(&self) -> Expects {
+        self.framing.expected_part()
     }
 
     /// True when something ambiguous has come, so that nothing more is read.
@@ -49,20 +49,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
     }
 
     /// Follows what was read behind the first bytes of a buffer.
-    fn follow(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+    fn follow_read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
         let news = buffer.filled_mut().get_mut(before..).unwrap_or_default();
         match self.framing.feed(news) {
             Ok(left) => buffer.set_filled(before + left),
             Err(error) => {
                 buffer.set_filled(before + error.fine);
                 self.refused = Some(INVALID);
-                self.refuse(buffer);
+                self.put_invalid(buffer);
             }
         }
     }
 
     /// Gives as much of what is invalid as there is room for; afterwards there is nothing more.
-    fn refuse(&mut self, buffer: &mut ReadBuf<'_>) {
+    fn put_invalid(&mut self, buffer: &mut ReadBuf<'_>) {
         if let Some(left) = &mut self.refused {
             let (now, later) = left.split_at(left.len().min(buffer.remaining()));
             buffer.put_slice(now);
@@ -94,7 +94,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         if this.has_refused() {
-            this.refuse(buffer);
+            this.put_invalid(buffer);
             return Poll::Ready(Ok(()));
         }
         loop {
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
             if buffer.filled().len() == before {
                 break;
             }
-            this.follow(buffer, before);
+            this.follow_read(buffer, before);
             // Where an empty line was all there was, nothing has come so far.
             if buffer.filled().len() > before {
                 break;
@@ -121,7 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StrictStream<S> {
             ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
             this.closed = true;
         }
-        let unread = this.has_refused() || this.expects() != Expects::Nothing;
+        let unread = this.has_refused() || this.expected_part() != Expects::Nothing;
         if unread { this.poll_drain(cx) } else { Poll::Ready(Ok(())) }
     }
 }

@@ -13,13 +13,14 @@ pub fn read_target(target: &str) -> Option<(Uri, Option<RawTarget>)> {
         return Some((uri, None));
     }
     let target = target.split('#').next().unwrap_or_default();
-    let uri = escaped(target).parse().ok()?;
-    let raw = if target.starts_with('/') { target.to_owned() } else { behind_authority(target)? };
+    let uri = escape_target(target).parse().ok()?;
+    let raw =
+        if target.starts_with('/') { target.to_owned() } else { path_after_authority(target)? };
     Some((uri, Some(RawTarget(raw))))
 }
 
 /// The path and the query of a request as they came.
-pub fn target_of<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
+pub fn request_target<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
     match extensions.get::<RawTarget>() {
         Some(RawTarget(target)) => target,
         None => uri.path_and_query().map_or("/", |target| target.as_str()),
@@ -27,7 +28,7 @@ pub fn target_of<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
 }
 
 /// The query of a request as it came, if it has one.
-pub fn query_of<'r>(uri: &'r Uri, extensions: &'r Extensions) -> Option<&'r str> {
+pub fn request_query<'r>(uri: &'r Uri, extensions: &'r Extensions) -> Option<&'r str> {
     match extensions.get::<RawTarget>() {
         Some(RawTarget(target)) => target.split_once('?').map(|(_, query)| query),
         None => uri.query(),
@@ -35,7 +36,7 @@ pub fn query_of<'r>(uri: &'r Uri, extensions: &'r Extensions) -> Option<&'r str>
 }
 
 /// The target with an escape for each byte that clients send as it is and a URI cannot hold there.
-fn escaped(target: &str) -> String {
+fn escape_target(target: &str) -> String {
     let (path, query) = target.split_once('?').map_or((target, None), |(p, q)| (p, Some(q)));
     let path = path.replace('`', "%60");
     match query {
@@ -45,7 +46,7 @@ fn escaped(target: &str) -> String {
 }
 
 /// Path and query of a target in absolute form (RFC 9112, section 3.2.2).
-fn behind_authority(target: &str) -> Option<String> {
+fn path_after_authority(target: &str) -> Option<String> {
     let (_, rest) = target.split_once("://")?;
     let rest = rest.get(rest.find(['/', '?'])?..)?;
     Some(if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") })
@@ -71,8 +72,8 @@ mod tests {
             assert_eq!(raw.is_some(), uri != target, "{target}");
             let mut extensions = Extensions::new();
             raw.map(|raw| extensions.insert(raw));
-            assert_eq!(target_of(&read, &extensions), target);
-            assert_eq!(query_of(&read, &extensions), target.split_once('?').map(|it| it.1));
+            assert_eq!(request_target(&read, &extensions), target);
+            assert_eq!(request_query(&read, &extensions), target.split_once('?').map(|it| it.1));
         }
         for target in ["/<", "/a b", "/\u{7f}", "/?<", "x"] {
             assert!(read_target(target).is_none_or(|(_, raw)| raw.is_none()), "{target}");

@@ -87,7 +87,7 @@ impl FrameBoundary {
     }
 
     /// Follows all of `bytes`.
-    pub fn follow(&mut self, mut bytes: &[u8]) {
+    pub fn follow_bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let used = self.follow_frame(bytes);
             bytes = bytes.get(used..).unwrap_or_default();
@@ -193,7 +193,7 @@ impl<R: AsyncRead + Unpin, S: Future<Output = ()>> GoingAway<R, S> {
             let used = self.boundary.follow_frame(came);
             target.set_filled(before + used);
         } else {
-            self.boundary.follow(came);
+            self.boundary.follow_bytes(came);
         }
         Poll::Ready(Ok(()))
     }
@@ -251,14 +251,14 @@ mod tests {
         let found: Vec<_> = (0..=stream.len())
             .filter(|at| {
                 let is_boundary = boundary.is_at_boundary();
-                boundary.follow(stream.get(*at..at + 1).unwrap_or_default());
+                boundary.follow_bytes(stream.get(*at..at + 1).unwrap_or_default());
                 is_boundary
             })
             .collect();
         assert_eq!(found, at_boundary);
         assert!(!boundary.has_closed());
 
-        boundary.follow(&GOING_AWAY_FRAME);
+        boundary.follow_bytes(&GOING_AWAY_FRAME);
         assert!(boundary.has_closed() && boundary.is_at_boundary());
     }
 

@@ -24,7 +24,7 @@ pub struct HeadWriter<'o>(&'o mut Vec<u8>);
 
 impl<'o> HeadWriter<'o> {
     /// Begins a request for a target of these parts.
-    pub fn request(method: &str, target: &[&str], out: &'o mut Vec<u8>) -> Self {
+    pub fn begin_request(method: &str, target: &[&str], out: &'o mut Vec<u8>) -> Self {
         out.extend_from_slice(method.as_bytes());
         out.push(b' ');
         target.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
@@ -33,27 +33,27 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Begins a response with the usual reason phrase.
-    pub fn response(status: u16, out: &'o mut Vec<u8>) -> Self {
+    pub fn begin_response(status: u16, out: &'o mut Vec<u8>) -> Self {
         let known = StatusCode::from_u16(status).ok();
         let reason = known.and_then(|status| status.canonical_reason()).unwrap_or_default();
-        Self::response_with(true, status, reason.as_bytes(), out)
+        Self::begin_response_with(true, status, reason.as_bytes(), out)
     }
 
     /// Begins a response of HTTP/1.1 or HTTP/1.0 with another reason phrase.
-    pub fn response_with(
+    pub fn begin_response_with(
         is_http_1_1: bool,
         status: u16,
         reason: &[u8],
         out: &'o mut Vec<u8>,
     ) -> Self {
         out.extend_from_slice(if is_http_1_1 { b"HTTP/1.1 " } else { b"HTTP/1.0 " });
-        put(status, out);
+        write_display(status, out);
         out.push(b' ');
-        Self::begin(reason, out)
+        Self::begin_line(reason, out)
     }
 
     /// Begins with a line, or with the rest of one.
-    pub fn begin(line: &[u8], out: &'o mut Vec<u8>) -> Self {
+    pub fn begin_line(line: &[u8], out: &'o mut Vec<u8>) -> Self {
         out.extend_from_slice(line);
         out.extend_from_slice(LINE_END);
         Self(out)
@@ -73,10 +73,10 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Writes a field whose value is a number or a date.
-    pub fn display(&mut self, name: impl AsRef<[u8]>, value: impl Display) -> &mut Self {
+    pub fn display_field(&mut self, name: impl AsRef<[u8]>, value: impl Display) -> &mut Self {
         self.0.extend_from_slice(name.as_ref());
         self.0.extend_from_slice(b": ");
-        put(value, self.0);
+        write_display(value, self.0);
         self.lines(LINE_END)
     }
 
@@ -111,7 +111,7 @@ pub fn write_chunk(piece: &[u8], out: &mut Vec<u8>) {
 
 /// Writes what stands before the data of a chunk.
 pub fn write_chunk_size(length: usize, out: &mut Vec<u8>) {
-    put(format_args!("{length:x}\r\n"), out);
+    write_display(format_args!("{length:x}\r\n"), out);
 }
 
 /// Writes the last chunk, and behind it those of some fields that may stand there.
@@ -119,14 +119,14 @@ pub fn write_last_chunk<'t>(
     trailers: impl Iterator<Item = (&'t HeaderName, &'t HeaderValue)>,
     out: &mut Vec<u8>,
 ) {
-    let mut writer = HeadWriter::begin(b"0", out);
+    let mut writer = HeadWriter::begin_line(b"0", out);
     for (name, value) in trailers.filter(|(name, _)| may_trail(name)) {
         writer.field(name, value);
     }
     writer.end();
 }
 
-fn put(value: impl Display, out: &mut Vec<u8>) {
+fn write_display(value: impl Display, out: &mut Vec<u8>) {
     ignore(write!(out, "{value}"), "a buffer takes all that is written");
 }
 
@@ -145,8 +145,12 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_was_written() {
         let head = written(|out| {
-            let mut writer = HeadWriter::request("PUT", &["/a", "/b?c"], out);
-            writer.field("Host", b"x").display("content-length", 12_u64).lines(b"A: 1\r\n").end();
+            let mut writer = HeadWriter::begin_request("PUT", &["/a", "/b?c"], out);
+            writer
+                .field("Host", b"x")
+                .display_field("content-length", 12_u64)
+                .lines(b"A: 1\r\n")
+                .end();
         });
 
         assert_eq!(head, "PUT /a/b?c HTTP/1.1\r\nHost: x\r\ncontent-length: 12\r\nA: 1\r\n\r\n");
@@ -161,10 +165,10 @@ mod tests {
     #[test]
     fn a_response_is_read_as_it_was_written() {
         for (head, status, reason, is_http_1_1) in [
-            (written(|out| HeadWriter::response(404, out).end()), 404, "Not Found", true),
-            (written(|out| HeadWriter::response(599, out).end()), 599, "", true),
+            (written(|out| HeadWriter::begin_response(404, out).end()), 404, "Not Found", true),
+            (written(|out| HeadWriter::begin_response(599, out).end()), 599, "", true),
             (
-                written(|out| HeadWriter::response_with(false, 200, b"So So", out).end()),
+                written(|out| HeadWriter::begin_response_with(false, 200, b"So So", out).end()),
                 200,
                 "So So",
                 false,

@@ -22,7 +22,7 @@ pub enum ScrapeFormat {
 impl ScrapeFormat {
     /// The format that whoever sends this `Accept` header likes better; the older one for those who like
     /// both as much, or neither.
-    pub fn of(accept: &str) -> Self {
+    pub fn from_accept(accept: &str) -> Self {
         let weight = |media: &str| {
             let ranges = accept.split(',').filter_map(|range| {
                 let mut parts = range.split(';').map(str::trim);
@@ -52,7 +52,10 @@ impl ScrapeFormat {
 ///
 /// # Errors
 /// When one of them fails.
-pub fn render(parts: Vec<Box<dyn Collect>>, format: ScrapeFormat) -> Result<String, fmt::Error> {
+pub fn render_metrics(
+    parts: Vec<Box<dyn Collect>>,
+    format: ScrapeFormat,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     for part in parts {
         registry.register_collector(Box::new(CollectorAdapter(part)));
@@ -61,13 +64,13 @@ pub fn render(parts: Vec<Box<dyn Collect>>, format: ScrapeFormat) -> Result<Stri
     text::encode(&mut encoded, &registry)?;
     match format {
         ScrapeFormat::OpenMetrics => Ok(encoded),
-        ScrapeFormat::Text => classic(&encoded),
+        ScrapeFormat::Text => to_text_format(&encoded),
     }
 }
 
 /// The same in the older format: families are called as their series are, there are no units, no
 /// exemplars, no mark at the end, and no type `info`.
-fn classic(open_metrics: &str) -> Result<String, fmt::Error> {
+fn to_text_format(open_metrics: &str) -> Result<String, fmt::Error> {
     let mut classic = String::with_capacity(open_metrics.len());
     let mut help = None;
     for line in open_metrics.lines() {
@@ -107,18 +110,20 @@ mod tests {
     impl Collect for Sample {
         fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
             families.info("build", "What runs.", &[("version", "1")])?;
-            families.counter("sent_bytes", "What was sent.")?.count(&[("to", "a\"b")], 7)?;
-            families.gauge("open", "What is open.")?.level(&[], 2.0)?;
+            families
+                .counter("sent_bytes", "What was sent.")?
+                .write_counter(&[("to", "a\"b")], 7)?;
+            families.gauge("open", "What is open.")?.write_gauge(&[], 2.0)?;
             let took = DurationHistogram::new(true);
-            took.observe(Duration::from_secs(2), Some("req_1"));
-            families.histogram("took_seconds", "How long.")?.durations(&[("of", "x")], &took)
+            took.observe_request(Duration::from_secs(2), Some("req_1"));
+            families.histogram("took_seconds", "How long.")?.write_durations(&[("of", "x")], &took)
         }
     }
 
     #[test]
     fn the_two_formats_differ_in_what_they_call_families() {
-        let open = render(vec![Box::new(Sample)], ScrapeFormat::OpenMetrics).unwrap();
-        let text = render(vec![Box::new(Sample)], ScrapeFormat::Text).unwrap();
+        let open = render_metrics(vec![Box::new(Sample)], ScrapeFormat::OpenMetrics).unwrap();
+        let text = render_metrics(vec![Box::new(Sample)], ScrapeFormat::Text).unwrap();
 
         assert!(open.contains("# TYPE sent_bytes counter\n# UNIT sent_bytes bytes\n"), "{open}");
         assert!(open.contains("le=\"2.5\",of=\"x\"} 1 # {request_id=\"req_1\"} 2.0 "), "{open}");
@@ -134,9 +139,9 @@ mod tests {
     fn whoever_likes_open_metrics_better_gets_it() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
-        assert_eq!(ScrapeFormat::of(prometheus), ScrapeFormat::OpenMetrics);
+        assert_eq!(ScrapeFormat::from_accept(prometheus), ScrapeFormat::OpenMetrics);
         for other in ["", "*/*", "text/plain", "application/openmetrics-text;q=0.1, text/plain"] {
-            assert_eq!(ScrapeFormat::of(other), ScrapeFormat::Text, "{other}");
+            assert_eq!(ScrapeFormat::from_accept(other), ScrapeFormat::Text, "{other}");
         }
     }
 }

@@ -37,12 +37,12 @@ pub struct Family<'f>(MetricEncoder<'f>);
 impl Families<'_> {
     /// A number that only grows.
     pub fn counter<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.family(name, help, MetricType::Counter)
+        self.begin_family(name, help, MetricType::Counter)
     }
 
     /// A number that goes up and down.
     pub fn gauge<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.family(name, help, MetricType::Gauge)
+        self.begin_family(name, help, MetricType::Gauge)
     }
 
     /// How values are distributed.
@@ -51,21 +51,21 @@ impl Families<'_> {
         name: &'s str,
         help: &str,
     ) -> Result<Family<'s>, fmt::Error> {
-        self.family(name, help, MetricType::Histogram)
+        self.begin_family(name, help, MetricType::Histogram)
     }
 
     /// What stays as it is while the process lives.
     pub fn info(&mut self, name: &str, help: &str, labels: Labels<'_>) -> fmt::Result {
-        self.family(name, help, MetricType::Info)?.0.encode_info(&labels)
+        self.begin_family(name, help, MetricType::Info)?.0.encode_info(&labels)
     }
 
-    fn family<'s>(
+    fn begin_family<'s>(
         &'s mut self,
         name: &'s str,
         help: &str,
         kind: MetricType,
     ) -> Result<Family<'s>, fmt::Error> {
-        let unit = unit_of(name);
+        let unit = unit_suffix(name);
         let name = unit.map_or(name, |unit| name.trim_end_matches(unit.as_str()));
         let name = if unit.is_some() { name.trim_end_matches('_') } else { name };
         Ok(Family(self.0.encode_descriptor(name, help, unit, kind)?))
@@ -73,43 +73,49 @@ impl Families<'_> {
 }
 
 /// The unit that a name ends with.
-fn unit_of(name: &str) -> Option<&'static Unit> {
+fn unit_suffix(name: &str) -> Option<&'static Unit> {
     static UNITS: [Unit; 2] = [Unit::Seconds, Unit::Bytes];
     UNITS.iter().find(|unit| name.ends_with(unit.as_str()))
 }
 
 impl Family<'_> {
     /// Writes a series of a counter.
-    pub fn count(&mut self, labels: Labels<'_>, value: u64) -> fmt::Result {
-        self.series(labels, |it| it.encode_counter::<NoLabelSet, _, u64>(&value, None))
+    pub fn write_counter(&mut self, labels: Labels<'_>, value: u64) -> fmt::Result {
+        self.write_series(labels, |it| it.encode_counter::<NoLabelSet, _, u64>(&value, None))
     }
 
     /// Writes a series of a counter of seconds.
-    pub fn amount(&mut self, labels: Labels<'_>, value: f64) -> fmt::Result {
-        self.series(labels, |it| it.encode_counter::<NoLabelSet, _, f64>(&value, None))
+    pub fn write_seconds(&mut self, labels: Labels<'_>, value: f64) -> fmt::Result {
+        self.write_series(labels, |it| it.encode_counter::<NoLabelSet, _, f64>(&value, None))
     }
 
     /// Writes a series of a gauge.
-    pub fn level(&mut self, labels: Labels<'_>, value: f64) -> fmt::Result {
-        self.series(labels, |it| it.encode_gauge(&value))
+    pub fn write_gauge(&mut self, labels: Labels<'_>, value: f64) -> fmt::Result {
+        self.write_series(labels, |it| it.encode_gauge(&value))
     }
 
     /// Writes a series of a histogram.
-    pub fn values(&mut self, labels: Labels<'_>, histogram: &Histogram) -> fmt::Result {
+    pub fn write_histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) -> fmt::Result {
         let (buckets, sum) = histogram.snapshot();
         let count = buckets.iter().map(|(_, count)| count).sum();
-        self.series(labels, |it| it.encode_histogram::<NoLabelSet>(sum, count, &buckets, None))
+        self.write_series(labels, |it| {
+            it.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        })
     }
 
     /// Writes a series of a histogram of durations.
-    pub fn durations(&mut self, labels: Labels<'_>, durations: &DurationHistogram) -> fmt::Result {
+    pub fn write_durations(
+        &mut self,
+        labels: Labels<'_>,
+        durations: &DurationHistogram,
+    ) -> fmt::Result {
         match durations {
-            DurationHistogram::Plain(histogram) => self.values(labels, histogram),
+            DurationHistogram::Plain(histogram) => self.write_histogram(labels, histogram),
             DurationHistogram::Traced { named, .. } => named.encode(self.0.encode_family(&labels)?),
         }
     }
 
-    fn series(
+    fn write_series(
         &mut self,
         labels: Labels<'_>,
         write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,

@@ -50,7 +50,7 @@ impl Histogram {
     }
 
     /// Nothing yet, of durations that are shown in seconds.
-    pub fn of_durations() -> Self {
+    pub fn for_durations() -> Self {
         Self::new(&DURATION_BOUNDS, NANOSECONDS)
     }
 
@@ -105,11 +105,11 @@ impl DurationHistogram {
     /// Nothing yet; with exemplars where requests have names.
     pub fn new(has_names: bool) -> Self {
         if !has_names {
-            return Self::Plain(Histogram::of_durations());
+            return Self::Plain(Histogram::for_durations());
         }
         let bounds = DURATION_BOUNDS.iter().map(|bound| *bound as f64 / NANOSECONDS);
         let named = HistogramWithExemplars::new(bounds);
-        Self::Traced { named, counts: Histogram::of_durations() }
+        Self::Traced { named, counts: Histogram::for_durations() }
     }
 
     /// The upper bound of each bucket in seconds, with its own count.
@@ -122,7 +122,7 @@ impl DurationHistogram {
     }
 
     /// Counts a duration, of the request with this name.
-    pub fn observe(&self, duration: Duration, name: Option<&str>) {
+    pub fn observe_request(&self, duration: Duration, name: Option<&str>) {
         match self {
             Self::Plain(histogram) => histogram.observe_duration(duration),
             Self::Traced { named, counts } => {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn durations_are_shown_in_seconds() {
-        let histogram = Histogram::of_durations();
+        let histogram = Histogram::for_durations();
         histogram.observe_duration(Duration::from_millis(3));
 
         let (buckets, sum) = histogram.snapshot();

@@ -25,7 +25,7 @@ mod name_table;
 mod process;
 
 pub use code_counts::CodeCounts;
-pub use exposition::{ScrapeFormat, render};
+pub use exposition::{ScrapeFormat, render_metrics};
 pub use families::{Collect, Families, Family};
 pub use histogram::{DurationHistogram, Histogram, SIZE_BOUNDS};
 pub use name_table::NameTable;

@@ -22,8 +22,8 @@ impl<T> NameTable<T> {
     }
 
     /// The handle of a name, which may be made now. Names that nobody holds a handle of make room.
-    pub fn get(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
-        let mut named = self.named();
+    pub fn get_or_insert(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut named = self.lock_names();
         if let Some(known) = named.get(name) {
             return known.clone();
         }
@@ -40,14 +40,14 @@ impl<T> NameTable<T> {
 
     /// All names with their handles, in order.
     pub fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
-        let named = self.named();
+        let named = self.lock_names();
         let mut all: Vec<_> = named.iter().map(|(name, it)| (name.clone(), it.clone())).collect();
         all.sort_by(|one, other| one.0.cmp(&other.0));
         all.push((OTHER.into(), self.other.clone()));
         all
     }
 
-    fn named(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<T>>> {
+    fn lock_names(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<T>>> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,13 +60,14 @@ mod tests {
     #[test]
     fn names_beyond_the_bound_are_one_and_those_that_are_gone_make_room() {
         let table = NameTable::new("shared");
-        let held: Vec<_> = (0..MAX_NAMES).map(|n| table.get(&n.to_string(), || "own")).collect();
+        let held: Vec<_> =
+            (0..MAX_NAMES).map(|n| table.get_or_insert(&n.to_string(), || "own")).collect();
 
-        assert_eq!(*table.get("late", || "own"), "shared");
+        assert_eq!(*table.get_or_insert("late", || "own"), "shared");
         assert_eq!(table.all().len(), MAX_NAMES + 1);
         drop(held);
 
-        assert_eq!(*table.get("late", || "own"), "own");
+        assert_eq!(*table.get_or_insert("late", || "own"), "own");
         assert_eq!(table.all().last().unwrap().0.as_ref(), OTHER);
     }
 }

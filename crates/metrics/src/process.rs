@@ -17,14 +17,14 @@ impl Collect for ProcessFigures {
         families.info("ginnel_build", "The program that runs.", &version)?;
         let help = "Lines that were lost because they came faster than they were written.";
         let mut family = families.counter("ginnel_log_lines_dropped", help)?;
-        family.count(&[("log", "events")], logging::dropped_records())?;
-        family.count(&[("log", "access")], logging::dropped_access_lines())?;
-        usage(families)
+        family.write_counter(&[("log", "events")], logging::dropped_records())?;
+        family.write_counter(&[("log", "access")], logging::dropped_access_lines())?;
+        write_usage(families)
     }
 }
 
 #[cfg(target_os = "linux")]
-fn usage(families: &mut Families<'_>) -> fmt::Result {
+fn write_usage(families: &mut Families<'_>) -> fmt::Result {
     use procfs::WithCurrentSystemInfo;
 
     // A system that hides /proc has no such figures.
@@ -35,25 +35,27 @@ fn usage(families: &mut Families<'_>) -> fmt::Result {
     if let Some(stat) = logging::or_debug!(process.stat(), "cannot read the process's status") {
         let ticks = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
         let help = "User and system time that the process has used.";
-        families.counter("process_cpu_seconds", help)?.amount(&[], ticks)?;
+        families.counter("process_cpu_seconds", help)?.write_seconds(&[], ticks)?;
         let resident = stat.rss_bytes().get() as f64;
         let help = "Memory of the process that is in RAM.";
-        families.gauge("process_resident_memory_bytes", help)?.level(&[], resident)?;
+        families.gauge("process_resident_memory_bytes", help)?.write_gauge(&[], resident)?;
         let help = "Address space of the process.";
-        families.gauge("process_virtual_memory_bytes", help)?.level(&[], stat.vsize as f64)?;
+        families
+            .gauge("process_virtual_memory_bytes", help)?
+            .write_gauge(&[], stat.vsize as f64)?;
         let help = "When the process started, in seconds since 1970.";
-        let started = started(stat.starttime as f64 / procfs::ticks_per_second() as f64);
-        families.gauge("process_start_time_seconds", help)?.level(&[], started)?;
+        let started = process_start_time(stat.starttime as f64 / procfs::ticks_per_second() as f64);
+        families.gauge("process_start_time_seconds", help)?.write_gauge(&[], started)?;
     }
     if let Some(open) = logging::or_debug!(process.fd_count(), "cannot count file descriptors") {
         let help = "File descriptors that are open.";
-        families.gauge("process_open_fds", help)?.level(&[], open as f64)?;
+        families.gauge("process_open_fds", help)?.write_gauge(&[], open as f64)?;
     }
     let limits = logging::or_debug!(process.limits(), "cannot read the limits of the process");
     let limit = limits.map(|limits| limits.max_open_files.soft_limit);
     if let Some(procfs::process::LimitValue::Value(limit)) = limit {
         let help = "File descriptors that may be open.";
-        families.gauge("process_max_fds", help)?.level(&[], limit as f64)?;
+        families.gauge("process_max_fds", help)?.write_gauge(&[], limit as f64)?;
     }
     Ok(())
 }
@@ -61,7 +63,7 @@ fn usage(families: &mut Families<'_>) -> fmt::Result {
 /// The moment that was so many seconds after the start of the machine: by the clocks, for a unit of systemd
 /// may hide `/proc/stat`, and once, for they do not agree to the microsecond each time.
 #[cfg(target_os = "linux")]
-fn started(after_boot: f64) -> f64 {
+fn process_start_time(after_boot: f64) -> f64 {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     static STARTED: OnceLock<f64> = OnceLock::new();
@@ -74,6 +76,6 @@ fn started(after_boot: f64) -> f64 {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn usage(_: &mut Families<'_>) -> fmt::Result {
+fn write_usage(_: &mut Families<'_>) -> fmt::Result {
     Ok(())
 }

@@ -20,7 +20,7 @@ pub struct Batching {
 
 impl Batching {
     /// Whether the bytes queued now shall wait for one more turn.
-    pub fn waits(&mut self, queued: usize) -> bool {
+    pub fn should_wait(&mut self, queued: usize) -> bool {
         if let Some(before) = self.waiting.take() {
             self.pause = if queued > before { 0 } else { PAUSED_FRAMES };
             return false;
@@ -46,8 +46,8 @@ mod tests {
         let mut batching = Batching::default();
 
         for _ in 0..100 {
-            assert!(batching.waits(100));
-            assert!(!batching.waits(200));
+            assert!(batching.should_wait(100));
+            assert!(!batching.should_wait(200));
         }
     }
 
@@ -55,7 +55,7 @@ mod tests {
     fn a_stream_that_is_alone_seldom_waits() {
         let mut batching = Batching::default();
 
-        let waits = (0..1000).filter(|_| batching.waits(100)).count();
+        let waits = (0..1000).filter(|_| batching.should_wait(100)).count();
 
         assert!((1..=1000 / 16).contains(&waits), "{waits}");
     }
@@ -64,7 +64,7 @@ mod tests {
     fn much_waits_for_nothing() {
         let mut batching = Batching::default();
 
-        assert!(!batching.waits(MIN_BATCH_BYTES));
-        assert!(!batching.waits(0));
+        assert!(!batching.should_wait(MIN_BATCH_BYTES));
+        assert!(!batching.should_wait(0));
     }
 }

@@ -93,13 +93,13 @@ struct LoginProgress {
 
 impl LoginProgress {
     /// So many bytes came.
-    fn count(&mut self, length: usize) -> Result<(), LoginLimitError> {
+    fn count_bytes(&mut self, length: usize) -> Result<(), LoginLimitError> {
         self.left = self.left.checked_sub(length).ok_or(self.too_many_bytes())?;
         Ok(())
     }
 
     /// A frame with so long a body begins, of which no more than `buffered` bytes were counted.
-    fn announce(&self, length: usize, buffered: usize) -> Result<(), LoginLimitError> {
+    fn check_frame_length(&self, length: usize, buffered: usize) -> Result<(), LoginLimitError> {
         if length > self.left + buffered { Err(self.too_many_bytes()) } else { Ok(()) }
     }
 
@@ -148,20 +148,21 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                 _ => shared.end(ended, End::AtOnce),
             }
         }
-        let how = shared.send_queue.ending();
+        let how = shared.send_queue.requested_end();
         // Boxed, so that no session has room for its end from the beginning.
-        let finished = Box::pin(timeout(CLOSE_TIMEOUT, self.finish(how.unwrap_or(End::AtOnce))));
+        let finished =
+            Box::pin(timeout(CLOSE_TIMEOUT, self.close_connection(how.unwrap_or(End::AtOnce))));
         or_debug!(finished.await, "the session is cut off");
-        shared.closed();
+        shared.mark_closed();
     }
 
     /// Writes what is queued, reads, writes what came of that, then waits. `Ok` when the session was ended from outside.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SessionEnd>> {
-        if self.shared.send_queue.ending().is_some() {
+        if self.shared.send_queue.requested_end().is_some() {
             return Poll::Ready(Ok(()));
         }
         let queued = self.shared.send_queue.len();
-        if self.batching.waits(queued) {
+        if self.batching.should_wait(queued) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -169,12 +170,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         // Windows are granted before more is read, so that the peer need not stand still.
         if queued > 0
             && !is_congested
-            && let Err(ended) = self.send(cx)
+            && let Err(ended) = self.send_frames(cx)
         {
             return Poll::Ready(Err(ended));
         }
-        let received = if is_congested { Ok(Next::Again) } else { self.receive(cx) };
-        match received.and_then(|received| Ok((received, self.send(cx)?))) {
+        let received = if is_congested { Ok(Next::Again) } else { self.receive_frames(cx) };
+        match received.and_then(|received| Ok((received, self.send_frames(cx)?))) {
             Err(ended) => return Poll::Ready(Err(ended)),
             Ok((Next::Again, Next::Blocked)) if is_congested => {}
             Ok((Next::Again, _) | (_, Next::Again)) => cx.waker().wake_by_ref(),
@@ -184,29 +185,29 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 
     /// Reads for one turn.
-    fn receive(&mut self, cx: &mut Context<'_>) -> Result<Next, SessionEnd> {
+    fn receive_frames(&mut self, cx: &mut Context<'_>) -> Result<Next, SessionEnd> {
         if self.login.is_some() && self.shared.authenticated.load(Ordering::Acquire) {
             self.login = None;
         }
         self.turns = self.turns.saturating_add(1);
         if self.shared.presence.take_review() {
-            self.review();
+            self.release_idle_buffers();
         }
         if self.login.is_some() {
-            return self.read(cx, LOGIN_BUFFER_BYTES);
+            return self.read_frames(cx, LOGIN_BUFFER_BYTES);
         }
         if self.input.is_empty() {
-            self.input = read_buffers::take();
+            self.input = read_buffers::take_buffer();
         }
-        let received = self.read(cx, READ_BUFFER_BYTES);
+        let received = self.read_frames(cx, READ_BUFFER_BYTES);
         if self.input.is_empty() {
-            read_buffers::give_back(std::mem::take(&mut self.input));
+            read_buffers::return_buffer(std::mem::take(&mut self.input));
         }
         received
     }
 
     /// Reads for one turn into buffers of this size.
-    fn read(&mut self, cx: &mut Context<'_>, buffer: usize) -> Result<Next, SessionEnd> {
+    fn read_frames(&mut self, cx: &mut Context<'_>, buffer: usize) -> Result<Next, SessionEnd> {
         let mut left = READ_TURN_BYTES;
         while left > 0 {
             if self.input.capacity() - self.input.len() < MIN_READ_BYTES.min(buffer) {
@@ -217,48 +218,48 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                 Poll::Ready(Ok(0)) => return Err(SessionEnd::PeerClosed),
                 Poll::Ready(Ok(length)) => {
                     left = left.saturating_sub(length);
-                    self.shared.presence.received();
-                    self.login.as_mut().map_or(Ok(()), |login| login.count(length))?;
+                    self.shared.presence.record_received();
+                    self.login.as_mut().map_or(Ok(()), |login| login.count_bytes(length))?;
                 }
-                Poll::Ready(Err(error)) => return Err(broken(error)),
+                Poll::Ready(Err(error)) => return Err(end_from_error(error)),
             }
             while let Some(event) = self.decoder.next(&mut self.input)? {
-                self.handle(event)?;
+                self.handle_event(event)?;
             }
         }
         Ok(Next::Again)
     }
 
     /// Gives back what frames were written from, when there were few of late.
-    fn review(&mut self) {
+    fn release_idle_buffers(&mut self) {
         let is_at_rest = std::mem::take(&mut self.turns) <= MAX_TURNS_AT_REST;
         if is_at_rest && self.written == self.output.len() {
             (self.output, self.written) = (Vec::new(), 0);
-            self.shared.send_queue.give_back();
+            self.shared.send_queue.release_empty_buffer();
         }
     }
 
     /// Writes what is queued.
-    fn send(&mut self, cx: &mut Context<'_>) -> Result<Next, SessionEnd> {
+    fn send_frames(&mut self, cx: &mut Context<'_>) -> Result<Next, SessionEnd> {
         let is_idle = loop {
             if self.written == self.output.len() {
                 self.output.clear();
                 self.written = 0;
-                let taken = self.shared.send_queue.take(&mut self.output, cx.waker());
-                taken.admitted.iter().for_each(|cell| cell.room());
+                let taken = self.shared.send_queue.take_batch(&mut self.output, cx.waker());
+                taken.admitted.iter().for_each(|cell| cell.notify_room());
                 if self.output.is_empty() {
                     break taken.is_idle;
                 }
-                self.slim();
+                self.shrink_output();
             }
             match Pin::new(&mut self.io).poll_write(cx, &self.output[self.written..]) {
-                Poll::Pending if self.shared.send_queue.stall(cx.waker()) => {
+                Poll::Pending if self.shared.send_queue.register_stalled(cx.waker()) => {
                     return Ok(Next::Blocked);
                 }
                 Poll::Pending => return Ok(Next::Again),
                 Poll::Ready(Ok(0)) => return Err(SessionEnd::PeerClosed),
                 Poll::Ready(Ok(length)) => self.written += length,
-                Poll::Ready(Err(error)) => return Err(broken(error)),
+                Poll::Ready(Err(error)) => return Err(end_from_error(error)),
             }
             self.unflushed = true;
         };
@@ -266,14 +267,14 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             match Pin::new(&mut self.io).poll_flush(cx) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => self.unflushed = false,
-                Poll::Ready(Err(error)) => return Err(broken(error)),
+                Poll::Ready(Err(error)) => return Err(end_from_error(error)),
             }
         }
         Ok(if is_idle { Next::Idle } else { Next::Again })
     }
 
     /// Gives memory of a bulk transfer back when for long only little was written.
-    fn slim(&mut self) {
+    fn shrink_output(&mut self) {
         let is_oversized = self.output.capacity() > MAX_IDLE_BUFFER_BYTES
             && self.output.len() <= MAX_IDLE_BUFFER_BYTES / 4;
         self.oversized = if is_oversized { self.oversized + 1 } else { 0 };
@@ -283,30 +284,30 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         }
     }
 
-    fn handle(&mut self, event: FrameEvent) -> Result<(), SessionEnd> {
+    fn handle_event(&mut self, event: FrameEvent) -> Result<(), SessionEnd> {
         match event {
-            FrameEvent::Data(data) => self.data(data)?,
+            FrameEvent::Data(data) => self.handle_data(data)?,
             FrameEvent::Piece { bytes, left } => {
                 if let Some(FrameBody { cell, .. }) = &self.current
-                    && let Err(code) = cell.arrive(bytes)
+                    && let Err(code) = cell.receive_bytes(bytes)
                 {
-                    self.shared.table().remove(cell.id);
-                    self.shared.send_queue.reset(cell.id, code);
+                    self.shared.lock_table().remove(cell.id);
+                    self.shared.send_queue.queue_reset(cell.id, code);
                 }
                 if left == 0 {
-                    self.complete();
+                    self.complete_body();
                 }
             }
             FrameEvent::Reset { stream, code } => {
-                let cell = self.shared.table().remove(stream);
+                let cell = self.shared.lock_table().remove(stream);
                 if let Some(cell) = cell {
                     cell.reset_by_peer(code);
                 }
             }
             FrameEvent::Window { stream, increment } => {
-                let cell = self.shared.table().find(stream);
+                let cell = self.shared.lock_table().find(stream);
                 if let Some(cell) = cell {
-                    cell.widen(increment as usize);
+                    cell.increase_window(increment as usize);
                 }
             }
             FrameEvent::GoAway { code, text } => return Err(SessionEnd::GoneAway { code, text }),
@@ -314,29 +315,30 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         Ok(())
     }
 
-    fn data(&mut self, data: Data) -> Result<(), SessionEnd> {
-        let announced = self.login.as_ref().map(|it| it.announce(data.length, self.input.len()));
+    fn handle_data(&mut self, data: Data) -> Result<(), SessionEnd> {
+        let announced =
+            self.login.as_ref().map(|it| it.check_frame_length(data.length, self.input.len()));
         announced.unwrap_or(Ok(()))?;
         let cell = if data.syn {
-            self.accept(data.stream)?
+            self.accept_stream(data.stream)?
         } else {
-            self.shared.table().receiver(data.stream).ok_or(Code::STREAM_CLOSED)
+            self.shared.lock_table().find_receiver(data.stream).ok_or(Code::STREAM_CLOSED)
         };
-        match cell.and_then(|cell| cell.announce(data.length).map(|()| cell)) {
+        match cell.and_then(|cell| cell.announce_body(data.length).map(|()| cell)) {
             Ok(cell) => {
                 self.current = Some(FrameBody { cell, fin: data.fin });
                 if data.length == 0 {
-                    self.complete();
+                    self.complete_body();
                 }
             }
-            Err(code) => self.refuse(data, code),
+            Err(code) => self.refuse_stream(data, code),
         }
         Ok(())
     }
 
     /// Takes a new stream; the inner error is the reason for refusing it.
-    fn accept(&self, id: u32) -> Result<Result<Arc<StreamCell>, Code>, SessionEnd> {
-        let admitted = self.shared.table().admit(id)?;
+    fn accept_stream(&self, id: u32) -> Result<Result<Arc<StreamCell>, Code>, SessionEnd> {
+        let admitted = self.shared.lock_table().check_admission(id)?;
         match (admitted, &self.login) {
             (Ok(()), _) => {}
             (Err(_), Some(login)) => Err(LoginLimitError::Streams(login.limits.streams))?,
@@ -348,34 +350,36 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             Err(TrySendError::Closed(())) => return Ok(Err(Code::REFUSED)),
         };
         let Some(owner) = self.owner.upgrade() else { return Ok(Err(Code::REFUSED)) };
-        let Some(cell) = self.shared.table().accept(id) else { return Ok(Err(Code::REFUSED)) };
+        let Some(cell) = self.shared.lock_table().accept_stream(id) else {
+            return Ok(Err(Code::REFUSED));
+        };
         place.send(Stream::new(Arc::clone(&cell), Arc::clone(&self.shared), owner));
         Ok(Ok(cell))
     }
 
-    fn refuse(&mut self, data: Data, code: Code) {
+    fn refuse_stream(&mut self, data: Data, code: Code) {
         self.decoder.skip_body();
-        self.shared.table().remove(data.stream);
+        self.shared.lock_table().remove(data.stream);
         let is_late_fin = !data.syn && data.fin && data.length == 0;
         if !is_late_fin {
-            self.shared.send_queue.reset(data.stream, code);
+            self.shared.send_queue.queue_reset(data.stream, code);
         }
     }
 
     /// The body of a DATA frame is complete.
-    fn complete(&mut self) {
+    fn complete_body(&mut self) {
         let Some(FrameBody { cell, fin }) = self.current.take() else { return };
         if fin && cell.peer_finish() {
-            self.shared.table().remove(cell.id);
+            self.shared.lock_table().remove(cell.id);
         }
     }
 
     /// Ends the connection.
-    async fn finish(self, how: End) {
+    async fn close_connection(self, how: End) {
         let Self { mut io, shared, accepted, output, written, mut input, .. } = self;
         drop(accepted);
         if how == End::Flushed {
-            let rest = shared.send_queue.drain();
+            let rest = shared.send_queue.drain_buffer();
             let flushed: io::Result<()> = async {
                 io.write_all(&output[written..]).await?;
                 io.write_all(&rest).await?;
@@ -394,7 +398,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 }
 
-fn broken(error: io::Error) -> SessionEnd {
+fn end_from_error(error: io::Error) -> SessionEnd {
     match error.kind() {
         // Processes end without saying so.
         io::ErrorKind::UnexpectedEof => SessionEnd::PeerClosed,

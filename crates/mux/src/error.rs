@@ -16,7 +16,7 @@ pub enum SessionEnd {
     #[error("the peer closed the connection")]
     PeerClosed,
     /// The peer said that it goes.
-    #[error("the peer closed the session{}", reason(*.code, .text))]
+    #[error("the peer closed the session{}", close_reason(*.code, .text))]
     GoneAway {
         /// Why.
         code: Code,
@@ -44,7 +44,7 @@ pub enum SessionEnd {
 }
 
 /// Why a peer closed the session, behind a colon: what it says itself, and a code that says more than nothing.
-fn reason(code: Code, text: &str) -> String {
+fn close_reason(code: Code, text: &str) -> String {
     match (code, text) {
         (Code::NONE, "") => String::new(),
         (Code::NONE, text) => format!(": {text}"),

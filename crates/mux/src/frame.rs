@@ -116,15 +116,15 @@ impl Decoder {
         loop {
             match self.want {
                 Want::Head => {
-                    if let Some(found) = self.frame(input)? {
+                    if let Some(found) = self.decode_frame(input)? {
                         return Ok(found);
                     }
                 }
-                Want::Body(left) => return Ok(self.piece(input, left)),
+                Want::Body(left) => return Ok(self.take_piece(input, left)),
                 Want::Nothing(left) => {
                     let skipped = left.min(input.len());
                     input.advance(skipped);
-                    self.expect(Want::Nothing, left - skipped);
+                    self.expect_bytes(Want::Nothing, left - skipped);
                     if skipped < left {
                         return Ok(None);
                     }
@@ -140,28 +140,31 @@ impl Decoder {
         }
     }
 
-    fn piece(&mut self, input: &mut BytesMut, left: usize) -> Option<FrameEvent> {
+    fn take_piece(&mut self, input: &mut BytesMut, left: usize) -> Option<FrameEvent> {
         if input.is_empty() {
             return None;
         }
         let bytes = input.split_to(left.min(input.len())).freeze();
         let left = left - bytes.len();
-        self.expect(Want::Body, left);
+        self.expect_bytes(Want::Body, left);
         Some(FrameEvent::Piece { bytes, left })
     }
 
-    fn expect(&mut self, want: fn(usize) -> Want, left: usize) {
+    fn expect_bytes(&mut self, want: fn(usize) -> Want, left: usize) {
         self.want = if left == 0 { Want::Head } else { want(left) };
     }
 
     /// Reads a head, and the body of a short frame. The outer `None` is a frame to pass over.
-    fn frame(&mut self, input: &mut BytesMut) -> Result<Option<Option<FrameEvent>>, FrameError> {
+    fn decode_frame(
+        &mut self,
+        input: &mut BytesMut,
+    ) -> Result<Option<Option<FrameEvent>>, FrameError> {
         let Some(head) = FrameHeader::peek(input) else { return Ok(Some(None)) };
         match head.kind {
             DATA => {
                 head.needs_stream()?;
                 input.advance(FRAME_HEAD_BYTES);
-                self.expect(Want::Body, head.length);
+                self.expect_bytes(Want::Body, head.length);
                 Ok(Some(Some(FrameEvent::Data(Data {
                     stream: head.stream,
                     syn: head.flags & SYN != 0,
@@ -169,18 +172,18 @@ impl Decoder {
                     length: head.length,
                 }))))
             }
-            RESET => Ok(Some(head.number(input)?.map(|number| {
+            RESET => Ok(Some(head.take_number(input)?.map(|number| {
                 let code = Code(number);
                 FrameEvent::Reset { stream: head.stream, code }
             }))),
-            WINDOW => Ok(Some(head.number(input)?.map(|number| {
+            WINDOW => Ok(Some(head.take_number(input)?.map(|number| {
                 let increment = number & LOW_31;
                 FrameEvent::Window { stream: head.stream, increment }
             }))),
             GO_AWAY => Ok(Some(go_away(input, head.length))),
             _ => {
                 input.advance(FRAME_HEAD_BYTES);
-                self.expect(Want::Nothing, head.length);
+                self.expect_bytes(Want::Nothing, head.length);
                 Ok(None)
             }
         }
@@ -213,7 +216,7 @@ impl FrameHeader {
     }
 
     /// Takes a frame whose body is one number.
-    fn number(&self, input: &mut BytesMut) -> Result<Option<u32>, FrameError> {
+    fn take_number(&self, input: &mut BytesMut) -> Result<Option<u32>, FrameError> {
         self.needs_stream()?;
         if self.length != 4 {
             return Err(FrameError::Length);

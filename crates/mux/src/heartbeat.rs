@@ -38,7 +38,7 @@ impl Heartbeat {
     }
 
     /// The latency as it changes.
-    pub fn watch(&self) -> watch::Receiver<Option<Duration>> {
+    pub fn watch_latency(&self) -> watch::Receiver<Option<Duration>> {
         self.latency.clone()
     }
 }
@@ -72,39 +72,39 @@ struct HeartbeatOptions {
 /// beat has come back for `interval + tolerance`, or the peer ends the stream.
 ///
 /// It keeps no handle: a session that nobody else uses closes.
-pub fn keep(session: &MuxSession, interval: Duration, tolerance: Duration) -> Heartbeat {
-    start(session, HeartbeatOptions { interval, tolerance, pace: Pace::Steady })
+pub fn start_steady(session: &MuxSession, interval: Duration, tolerance: Duration) -> Heartbeat {
+    start_with(session, HeartbeatOptions { interval, tolerance, pace: Pace::Steady })
 }
 
-/// As [`keep`], but after the first beat only when nothing has come of the peer for longer than an
+/// As [`start_steady`], but after the first beat only when nothing has come of the peer for longer than an
 /// interval, and now and then: peers beat as well, so that most need not be asked.
-pub fn keep_when_silent(
+pub fn start_when_silent(
     session: &MuxSession,
     interval: Duration,
     tolerance: Duration,
 ) -> Heartbeat {
-    start(session, HeartbeatOptions { interval, tolerance, pace: Pace::WhenSilent })
+    start_with(session, HeartbeatOptions { interval, tolerance, pace: Pace::WhenSilent })
 }
 
-fn start(session: &MuxSession, options: HeartbeatOptions) -> Heartbeat {
+fn start_with(session: &MuxSession, options: HeartbeatOptions) -> Heartbeat {
     let (sender, latency) = watch::channel(None);
     let session = session.clone();
     let task = tokio::spawn(async move {
         let shared = Arc::clone(session.shared());
         let kind = Bytes::copy_from_slice(&HEARTBEAT.to_be_bytes());
-        let opened = Box::pin(session.open(kind)).await;
+        let opened = Box::pin(session.open_stream(kind)).await;
         let Some(mut stream) = or_debug!(opened, "no stream for heartbeats") else { return };
-        stream.disown();
+        stream.detach_session();
         drop(session);
-        let ended = beat(stream, &shared.presence, options, &sender).await;
+        let ended = send_beats(stream, &shared.presence, options, &sender).await;
         shared.end(ended, End::AtOnce);
     });
     Heartbeat { latency, task }
 }
 
 /// Sends the peer's beats back until it ends the stream or the session is over.
-pub async fn answer(mut stream: Stream) {
-    stream.disown();
+pub async fn echo_beats(mut stream: Stream) {
+    stream.detach_session();
     let mut beat = [0; 4];
     while stream.read_exact(&mut beat).await.is_ok() {
         if stream.write_all(&beat).await.is_err() {
@@ -113,7 +113,7 @@ pub async fn answer(mut stream: Stream) {
     }
 }
 
-async fn beat(
+async fn send_beats(
     mut stream: Stream,
     presence: &Presence,
     options: HeartbeatOptions,
@@ -124,7 +124,7 @@ async fn beat(
     loop {
         let sent = Instant::now();
         let late = (last_seen + interval + tolerance).max(sent + tolerance);
-        match timeout_at(late, exchange(&mut stream)).await {
+        match timeout_at(late, exchange_beat(&mut stream)).await {
             Ok(Ok(())) => latency.send_replace(Some(sent.elapsed())),
             Ok(Err(err)) => {
                 tracing::debug!(%err, "heartbeats have ended");
@@ -136,22 +136,22 @@ async fn beat(
             Pace::Steady => {
                 let seen = Instant::now();
                 sleep_until(sent + interval).await;
-                presence.review();
+                presence.request_review();
                 seen
             }
-            Pace::WhenSilent => silence(presence, interval).await,
+            Pace::WhenSilent => wait_for_silence(presence, interval).await,
         };
     }
 }
 
 /// Waits until it is time to ask a peer that may have sent meanwhile; says when something may
 /// have come last.
-async fn silence(presence: &Presence, interval: Duration) -> Instant {
+async fn wait_for_silence(presence: &Presence, interval: Duration) -> Instant {
     presence.take_received();
     let mut silence = Silence::new(Instant::now(), interval);
     loop {
         sleep_until(silence.looked + interval / LOOKS).await;
-        presence.review();
+        presence.request_review();
         if silence.is_over(Instant::now(), presence.take_received()) {
             return silence.last_seen;
         }
@@ -185,7 +185,7 @@ impl Silence {
     }
 }
 
-async fn exchange(stream: &mut Stream) -> io::Result<()> {
+async fn exchange_beat(stream: &mut Stream) -> io::Result<()> {
     let mut beat = [0; 4];
     getrandom::fill(&mut beat).map_err(|error| io::Error::other(error.to_string()))?;
     stream.write_all(&beat).await?;

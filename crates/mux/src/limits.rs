@@ -20,7 +20,7 @@ pub struct SessionLimits {
 
 impl SessionLimits {
     /// What a side of this kind grants by default: an agent trusts its service with more.
-    pub fn of(side: Side) -> Self {
+    pub fn for_side(side: Side) -> Self {
         match side {
             Side::Agent => Self { open: 4096, waiting: 1024 },
             Side::Service => Self { open: 512, waiting: 128 },

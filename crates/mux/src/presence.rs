@@ -11,7 +11,7 @@ pub struct Presence {
 
 impl Presence {
     /// Bytes of the peer have come.
-    pub fn received(&self) {
+    pub fn record_received(&self) {
         self.received.store(true, Relaxed);
     }
 
@@ -21,7 +21,7 @@ impl Presence {
     }
 
     /// Some seconds have passed: what is held for a peer that sends little may be given back.
-    pub fn review(&self) {
+    pub fn request_review(&self) {
         self.due.store(true, Relaxed);
     }
 

@@ -62,15 +62,21 @@ impl SendQueue {
         Self { inner: Mutex::default(), room: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, SendQueueState> {
+    fn lock_state(&self) -> MutexGuard<'_, SendQueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues some of `body` and says how much; 0 when there is no room.
     ///
     /// Then `cell` is in the queue, unless `queued` says that it was before.
-    pub fn data(&self, cell: &Arc<StreamCell>, body: &[u8], fin: bool, queued: &mut bool) -> usize {
-        let mut inner = self.lock();
+    pub fn queue_data(
+        &self,
+        cell: &Arc<StreamCell>,
+        body: &[u8],
+        fin: bool,
+        queued: &mut bool,
+    ) -> usize {
+        let mut inner = self.lock_state();
         let accepted = body.len().min(inner.room_for(body.len()));
         if accepted == 0 {
             if inner.end.is_none() && !std::mem::replace(queued, true) {
@@ -85,62 +91,62 @@ impl SendQueue {
             frame::put_data(&mut inner.buffer, cell.id, false, is_last, part);
             rest = others;
         }
-        inner.wake();
+        inner.wake_driver();
         accepted
     }
 
     /// Queues the first frame of a stream whole; false when there is no room.
-    pub fn syn(&self, stream: u32, body: &[u8]) -> bool {
-        let mut inner = self.lock();
+    pub fn queue_syn(&self, stream: u32, body: &[u8]) -> bool {
+        let mut inner = self.lock_state();
         // What is new is let in like a short write, whatever its length.
         if inner.room_for(body.len().min(MAX_SHORT_BYTES)) == 0 {
             return false;
         }
         frame::put_data(&mut inner.buffer, stream, true, false, body);
-        inner.wake();
+        inner.wake_driver();
         true
     }
 
-    pub fn fin(&self, stream: u32) {
-        self.put(|buffer| frame::put_data(buffer, stream, false, true, &[]));
+    pub fn queue_fin(&self, stream: u32) {
+        self.queue_frame(|buffer| frame::put_data(buffer, stream, false, true, &[]));
     }
 
-    pub fn reset(&self, stream: u32, code: Code) {
-        self.put(|buffer| frame::put_reset(buffer, stream, code));
+    pub fn queue_reset(&self, stream: u32, code: Code) {
+        self.queue_frame(|buffer| frame::put_reset(buffer, stream, code));
     }
 
-    pub fn window(&self, stream: u32, increment: u32) {
-        self.put(|buffer| frame::put_window(buffer, stream, increment));
+    pub fn queue_window(&self, stream: u32, increment: u32) {
+        self.queue_frame(|buffer| frame::put_window(buffer, stream, increment));
     }
 
-    pub fn go_away(&self, last: u32, code: Code, text: &str) {
-        self.put(|buffer| frame::put_go_away(buffer, last, code, text));
+    pub fn queue_go_away(&self, last: u32, code: Code, text: &str) {
+        self.queue_frame(|buffer| frame::put_go_away(buffer, last, code, text));
     }
 
-    fn put(&self, put: impl FnOnce(&mut Vec<u8>)) {
-        let mut inner = self.lock();
+    fn queue_frame(&self, put: impl FnOnce(&mut Vec<u8>)) {
+        let mut inner = self.lock_state();
         // Nobody would take it out.
         if inner.end.is_none() {
             put(&mut inner.buffer);
-            inner.wake();
+            inner.wake_driver();
         }
     }
 
     /// Resolves when room was made after it was enabled.
-    pub fn room(&self) -> Notified<'_> {
+    pub fn wait_for_room(&self) -> Notified<'_> {
         self.room.notified()
     }
 
     /// Bytes that wait.
     pub fn len(&self) -> usize {
-        self.lock().buffer.len()
+        self.lock_state().buffer.len()
     }
 
     /// Swaps what is queued for `empty`. With nothing queued it remembers whom to wake.
-    pub fn take(&self, empty: &mut Vec<u8>, driver: &Waker) -> FrameBatch {
-        let mut inner = self.lock();
+    pub fn take_batch(&self, empty: &mut Vec<u8>, driver: &Waker) -> FrameBatch {
+        let mut inner = self.lock_state();
         std::mem::swap(&mut inner.buffer, empty);
-        let admitted = inner.admit();
+        let admitted = inner.admit_waiting();
         let is_idle = empty.is_empty() && admitted.is_empty() && inner.end.is_none();
         if is_idle {
             inner.idle = Some(driver.clone());
@@ -151,32 +157,32 @@ impl SendQueue {
     }
 
     /// Gives back what a buffer without bytes holds.
-    pub fn give_back(&self) {
-        let mut inner = self.lock();
+    pub fn release_empty_buffer(&self) {
+        let mut inner = self.lock_state();
         if inner.buffer.is_empty() {
             inner.buffer = Vec::new();
         }
     }
 
     /// What is queued.
-    pub fn drain(&self) -> Vec<u8> {
-        std::mem::take(&mut self.lock().buffer)
+    pub fn drain_buffer(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock_state().buffer)
     }
 
     /// Remembers whom to wake when the connection is to be ended, unless it already is.
-    pub fn stall(&self, driver: &Waker) -> bool {
-        let mut inner = self.lock();
+    pub fn register_stalled(&self, driver: &Waker) -> bool {
+        let mut inner = self.lock_state();
         inner.stalled = Some(driver.clone());
         inner.end.is_none()
     }
 
     /// Takes nothing more, and tells the driver to end the connection.
     pub fn end(&self, how: End) {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         if inner.end.is_none() {
             inner.end = Some(how);
             inner.waiting = VecDeque::new();
-            inner.wake();
+            inner.wake_driver();
             if let Some(driver) = inner.stalled.take() {
                 driver.wake();
             }
@@ -185,8 +191,8 @@ impl SendQueue {
     }
 
     /// How to end the connection, once it is time.
-    pub fn ending(&self) -> Option<End> {
-        self.lock().end
+    pub fn requested_end(&self) -> Option<End> {
+        self.lock_state().end
     }
 }
 
@@ -199,13 +205,13 @@ impl SendQueueState {
         if self.end.is_some() || room < bytes.min(MAX_SHORT_BYTES) { 0 } else { room }
     }
 
-    fn wake(&mut self) {
+    fn wake_driver(&mut self) {
         if let Some(driver) = self.idle.take() {
             driver.wake();
         }
     }
 
-    fn admit(&mut self) -> Vec<Arc<StreamCell>> {
+    fn admit_waiting(&mut self) -> Vec<Arc<StreamCell>> {
         let admitted = self.waiting.len().min(MAX_ADMITTED_STREAMS);
         self.waiting.drain(..admitted).collect()
     }
@@ -242,12 +248,12 @@ mod tests {
 
         /// What of a body of so many bytes was queued.
         fn data(&self, length: usize) -> usize {
-            self.queue.data(&self.cell, &vec![7; length], false, &mut false)
+            self.queue.queue_data(&self.cell, &vec![7; length], false, &mut false)
         }
 
         fn take(&self) -> (Vec<u8>, FrameBatch) {
             let mut taken = Vec::new();
-            let batch = self.queue.take(&mut taken, &Waker::from(Arc::clone(&self.wakes)));
+            let batch = self.queue.take_batch(&mut taken, &Waker::from(Arc::clone(&self.wakes)));
             (taken, batch)
         }
 
@@ -261,7 +267,7 @@ mod tests {
         let fixture = Fixture::new();
         let body = vec![7; 2 * MAX_BODY_BYTES + 1];
 
-        let accepted = fixture.queue.data(&fixture.cell, &body, true, &mut false);
+        let accepted = fixture.queue.queue_data(&fixture.cell, &body, true, &mut false);
 
         let mut expected = Vec::new();
         frame::put_data(&mut expected, 3, false, false, &body[..MAX_BODY_BYTES]);
@@ -275,7 +281,7 @@ mod tests {
         let fixture = Fixture::new();
         let body = vec![7; 2 * MAX_QUEUED_BYTES];
 
-        let accepted = fixture.queue.data(&fixture.cell, &body, true, &mut false);
+        let accepted = fixture.queue.queue_data(&fixture.cell, &body, true, &mut false);
 
         assert_eq!(accepted, MAX_QUEUED_BYTES - FRAME_HEAD_BYTES);
         let (taken, _) = fixture.take();
@@ -297,7 +303,7 @@ mod tests {
 
         assert!(full <= MAX_QUEUED_BYTES_FOR_SHORT);
         assert!(full > MAX_QUEUED_BYTES_FOR_SHORT - 2 * (MAX_SHORT_BYTES + FRAME_HEAD_BYTES));
-        assert!(!fixture.queue.syn(5, &[7; MAX_SHORT_BYTES]));
+        assert!(!fixture.queue.queue_syn(5, &[7; MAX_SHORT_BYTES]));
         fixture.take();
         assert_eq!(fixture.data(long), long);
     }
@@ -318,7 +324,7 @@ mod tests {
         fixture.data(MAX_QUEUED_BYTES);
         assert_eq!(fixture.data(MAX_BODY_BYTES), 0);
 
-        assert!(fixture.queue.syn(5, &[7; MAX_BODY_BYTES]));
+        assert!(fixture.queue.queue_syn(5, &[7; MAX_BODY_BYTES]));
 
         let mut expected = Vec::new();
         frame::put_data(&mut expected, 5, true, false, &[7; MAX_BODY_BYTES]);
@@ -331,17 +337,17 @@ mod tests {
         while fixture.data(1) > 0 {}
         let before = fixture.queue.len();
 
-        fixture.queue.fin(3);
-        fixture.queue.reset(5, Code::CANCELLED);
-        fixture.queue.window(7, 65_536);
-        fixture.queue.go_away(9, Code::NONE, "bye");
+        fixture.queue.queue_fin(3);
+        fixture.queue.queue_reset(5, Code::CANCELLED);
+        fixture.queue.queue_window(7, 65_536);
+        fixture.queue.queue_go_away(9, Code::NONE, "bye");
 
         let mut expected = Vec::new();
         frame::put_data(&mut expected, 3, false, true, &[]);
         frame::put_reset(&mut expected, 5, Code::CANCELLED);
         frame::put_window(&mut expected, 7, 65_536);
         frame::put_go_away(&mut expected, 9, Code::NONE, "bye");
-        assert_eq!(fixture.queue.drain()[before..], expected);
+        assert_eq!(fixture.queue.drain_buffer()[before..], expected);
         assert_eq!(fixture.queue.len(), 0);
     }
 
@@ -352,7 +358,10 @@ mod tests {
         for id in 0..MAX_ADMITTED_STREAMS as u32 + 1 {
             let (cell, mut queued) = (Arc::new(StreamCell::new(id, None)), false);
             for _ in 0..2 {
-                assert_eq!(fixture.queue.data(&cell, &[7; MAX_BODY_BYTES], false, &mut queued), 0);
+                assert_eq!(
+                    fixture.queue.queue_data(&cell, &[7; MAX_BODY_BYTES], false, &mut queued),
+                    0
+                );
                 assert!(queued);
             }
         }
@@ -375,8 +384,8 @@ mod tests {
 
         fixture.take();
         assert!(fixture.take().1.is_idle);
-        fixture.queue.fin(3);
-        fixture.queue.fin(5);
+        fixture.queue.queue_fin(3);
+        fixture.queue.queue_fin(5);
 
         assert_eq!(fixture.wakes(), 1);
     }
@@ -384,14 +393,14 @@ mod tests {
     #[test]
     fn only_the_end_wakes_a_driver_that_cannot_write() {
         let fixture = Fixture::new();
-        assert!(fixture.queue.stall(&Waker::from(Arc::clone(&fixture.wakes))));
+        assert!(fixture.queue.register_stalled(&Waker::from(Arc::clone(&fixture.wakes))));
         fixture.data(1);
         assert_eq!(fixture.wakes(), 0);
 
         fixture.queue.end(End::Flushed);
 
         assert_eq!(fixture.wakes(), 1);
-        assert!(!fixture.queue.stall(&Waker::from(Arc::clone(&fixture.wakes))));
+        assert!(!fixture.queue.register_stalled(&Waker::from(Arc::clone(&fixture.wakes))));
     }
 
     #[test]
@@ -399,16 +408,16 @@ mod tests {
         let fixture = Fixture::new();
         fixture.data(1);
         let before = fixture.queue.len();
-        assert_eq!(fixture.queue.ending(), None);
+        assert_eq!(fixture.queue.requested_end(), None);
 
         fixture.queue.end(End::Flushed);
         fixture.queue.end(End::AtOnce);
-        fixture.queue.fin(3);
+        fixture.queue.queue_fin(3);
         let mut queued = false;
-        let accepted = fixture.queue.data(&fixture.cell, b"x", false, &mut queued);
+        let accepted = fixture.queue.queue_data(&fixture.cell, b"x", false, &mut queued);
 
-        assert_eq!(fixture.queue.ending(), Some(End::Flushed));
-        assert_eq!((accepted, queued, fixture.queue.syn(5, b"")), (0, false, false));
+        assert_eq!(fixture.queue.requested_end(), Some(End::Flushed));
+        assert_eq!((accepted, queued, fixture.queue.queue_syn(5, b"")), (0, false, false));
         assert_eq!(fixture.queue.len(), before);
         fixture.take();
         assert!(!fixture.take().1.is_idle, "there is an end to make");
@@ -418,11 +427,11 @@ mod tests {
     async fn who_opens_a_stream_hears_of_room_and_of_the_end() {
         let fixture = Fixture::new();
         fixture.data(1);
-        let room = fixture.queue.room();
+        let room = fixture.queue.wait_for_room();
         fixture.take();
         room.await;
 
-        let room = fixture.queue.room();
+        let room = fixture.queue.wait_for_room();
         fixture.queue.end(End::AtOnce);
         room.await;
     }

@@ -36,7 +36,7 @@ impl MuxSession {
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self::start_with(io, side, SessionLimits::of(side))
+        Self::start_with(io, side, SessionLimits::for_side(side))
     }
 
     /// Starts a session on a connection. Needs a tokio runtime.
@@ -47,13 +47,13 @@ impl MuxSession {
         Self::start_limited(io, side, limits, None)
     }
 
-    /// Starts a session with a peer that has to authenticate first: until [`MuxSession::authenticated`]
+    /// Starts a session with a peer that has to authenticate first: until [`MuxSession::mark_authenticated`]
     /// it may have no more than `login`. Needs a tokio runtime.
     pub fn start_unauthenticated<Io>(io: Io, side: Side, login: LoginLimits) -> (Self, Incoming)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self::start_limited(io, side, SessionLimits::of(side), Some(login))
+        Self::start_limited(io, side, SessionLimits::for_side(side), Some(login))
     }
 
     fn start_limited<Io>(
@@ -74,9 +74,9 @@ impl MuxSession {
     }
 
     /// Grants the peer what an authenticated one may have.
-    pub fn authenticated(&self) {
+    pub fn mark_authenticated(&self) {
         let shared = self.shared();
-        shared.table().set_limit(shared.limits.open);
+        shared.lock_table().set_limit(shared.limits.open);
         shared.authenticated.store(true, Ordering::Release);
     }
 
@@ -85,13 +85,13 @@ impl MuxSession {
     ///
     /// # Errors
     /// When the session is over.
-    pub async fn open(&self, first: Bytes) -> Result<Stream, SessionEnd> {
+    pub async fn open_stream(&self, first: Bytes) -> Result<Stream, SessionEnd> {
         // There are fewer ids than that.
         let opened = self.open_below(usize::MAX, None, first).await?;
         opened.ok_or(SessionEnd::Exhausted)
     }
 
-    /// Opens a stream as [`MuxSession::open`] does, in a group if one is named, unless this side has
+    /// Opens a stream as [`MuxSession::open_stream`] does, in a group if one is named, unless this side has
     /// `most` streams open, or more.
     ///
     /// # Errors
@@ -104,10 +104,10 @@ impl MuxSession {
     ) -> Result<Option<Stream>, SessionEnd> {
         let (now, later) = first.split_at(first.len().min(MAX_BODY_BYTES));
         let mut stream = loop {
-            let mut room = std::pin::pin!(self.shared().send_queue.room());
+            let mut room = std::pin::pin!(self.shared().send_queue.wait_for_room());
             room.as_mut().enable();
-            match self.shared().open(now, most, group)? {
-                OpenResult::Stream(cell) => break self.stream(cell),
+            match self.shared().open_stream(now, most, group)? {
+                OpenResult::Stream(cell) => break self.stream_for(cell),
                 OpenResult::NoRoom => room.await,
                 OpenResult::TooMany => return Ok(None),
             }
@@ -119,36 +119,36 @@ impl MuxSession {
     }
 
     /// A new group, for streams that this side opens.
-    pub fn group(&self) -> Group {
+    pub fn new_group(&self) -> Group {
         Group::new(self.shared().groups.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Resets all open streams of a group, here and at the peer.
     pub fn reset_group(&self, group: Group, code: Code) {
-        let cells = self.shared().table().remove_group(group);
+        let cells = self.shared().lock_table().remove_group(group);
         for cell in cells {
             // Some agents do not wake a reader for a reset alone (tunnel protocol, section 9).
-            if !cell.lock().state.is_finished() {
-                self.shared().send_queue.fin(cell.id);
+            if !cell.lock_state().state.is_finished() {
+                self.shared().send_queue.queue_fin(cell.id);
             }
-            self.shared().send_queue.reset(cell.id, code);
+            self.shared().send_queue.queue_reset(cell.id, code);
             cell.reset(code);
         }
     }
 
     /// Streams that this side opened and that are not gone: at the peer they still count.
     pub fn open_streams(&self) -> usize {
-        self.shared().table().opened()
+        self.shared().lock_table().opened_count()
     }
 
     /// Streams of both sides that are not gone.
-    pub fn streams(&self) -> usize {
-        self.shared().table().len()
+    pub fn stream_count(&self) -> usize {
+        self.shared().lock_table().len()
     }
 
     /// Waits for the end and says why.
-    pub async fn ended(&self) -> SessionEnd {
-        ended(&self.owner.shared).await
+    pub async fn wait_until_ended(&self) -> SessionEnd {
+        wait_until_ended(&self.owner.shared).await
     }
 
     /// True once the session is over.
@@ -172,7 +172,7 @@ impl MuxSession {
         &self.owner.shared
     }
 
-    fn stream(&self, cell: Arc<StreamCell>) -> Stream {
+    fn stream_for(&self, cell: Arc<StreamCell>) -> Stream {
         Stream::new(cell, Arc::clone(self.shared()), Arc::clone(&self.owner))
     }
 
@@ -193,7 +193,7 @@ impl Incoming {
 }
 
 /// Waits for the end of a session without being an owner of it.
-pub async fn ended(shared: &MuxSessionState) -> SessionEnd {
+pub async fn wait_until_ended(shared: &MuxSessionState) -> SessionEnd {
     let mut ended = shared.ended.subscribe();
     let found = ended.wait_for(Option::is_some).await;
     found.ok().and_then(|why| why.clone()).unwrap_or(SessionEnd::Closed)
@@ -250,20 +250,20 @@ impl MuxSessionState {
         }
     }
 
-    pub fn table(&self) -> MutexGuard<'_, StreamTable> {
+    pub fn lock_table(&self) -> MutexGuard<'_, StreamTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a stream where this side has fewer than `most`. Ids go out in rising order, because the
     /// table stays locked meanwhile.
-    fn open(
+    fn open_stream(
         &self,
         first: &[u8],
         most: usize,
         group: Option<Group>,
     ) -> Result<OpenResult, SessionEnd> {
-        let mut table = self.table();
-        if table.opened() >= most {
+        let mut table = self.lock_table();
+        if table.opened_count() >= most {
             return Ok(OpenResult::TooMany);
         }
         let id = match table.next_id() {
@@ -274,24 +274,24 @@ impl MuxSessionState {
             }
             other => other?,
         };
-        if !self.send_queue.syn(id, first) {
+        if !self.send_queue.queue_syn(id, first) {
             return Ok(OpenResult::NoRoom);
         }
-        let cell = table.open(group);
-        cell.lock().state.sent(first.len());
+        let cell = table.open_stream(group);
+        cell.lock_state().state.record_sent(first.len());
         Ok(OpenResult::Stream(cell))
     }
 
     /// Ends the session after a last word, unless it is over.
     pub fn go_away(&self, code: Code, text: &str, why: SessionEnd) {
-        let last = self.table().last();
-        self.send_queue.go_away(last, code, text);
+        let last = self.lock_table().last_peer_id();
+        self.send_queue.queue_go_away(last, code, text);
         self.end(why, End::Flushed);
     }
 
     /// Ends the session, unless it is over: wakes everybody who waits for it.
     pub fn end(&self, why: SessionEnd, how: End) {
-        let Some(cells) = self.table().end(why.clone()) else { return };
+        let Some(cells) = self.lock_table().end(why.clone()) else { return };
         self.send_queue.end(how);
         for cell in cells {
             cell.end(why.clone());
@@ -300,7 +300,7 @@ impl MuxSessionState {
     }
 
     /// The connection is closed.
-    pub fn closed(&self) {
+    pub fn mark_closed(&self) {
         self.closed.send_replace(true);
     }
 }

@@ -62,7 +62,7 @@ impl Stream {
             let written = poll_fn(|cx| self.poll_send(cx, rest, true)).await?;
             rest = &rest[written..];
         }
-        self.finish()
+        self.finish_sending()
     }
 
     /// Counts what waits to be read in an account from now on: with too much there, the stream is
@@ -83,17 +83,17 @@ impl Stream {
     }
 
     /// Lets the session close although this stream is open.
-    pub fn disown(&mut self) {
+    pub fn detach_session(&mut self) {
         self.owner = None;
     }
 
     fn poll_chunk(&self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         let budget = ready!(coop::poll_proceed(cx));
-        let mut inner = self.cell.lock();
-        let found = match inner.state.take(usize::MAX) {
+        let mut inner = self.cell.lock_state();
+        let found = match inner.state.take_chunk(usize::MAX) {
             ReadResult::Bytes(bytes) => Ok(Some(bytes)),
             ReadResult::End => Ok(None),
-            ReadResult::Nothing => match inner.broken() {
+            ReadResult::Nothing => match inner.stream_error() {
                 Some(error) => Err(error),
                 None => {
                     inner.reader = Some(cx.waker().clone());
@@ -101,10 +101,10 @@ impl Stream {
                 }
             },
         };
-        inner.settle();
-        let increment = inner.state.grant();
+        inner.update_account();
+        let increment = inner.state.grant_window();
         drop(inner);
-        self.tell(increment);
+        self.send_window_update(increment);
         budget.made_progress();
         Poll::Ready(found)
     }
@@ -114,19 +114,19 @@ impl Stream {
             return Poll::Ready(Ok(()));
         }
         let budget = ready!(coop::poll_proceed(cx));
-        let mut inner = self.cell.lock();
-        let copied = inner.state.copy(target.remaining(), |bytes| target.put_slice(bytes));
+        let mut inner = self.cell.lock_state();
+        let copied = inner.state.copy_chunks(target.remaining(), |bytes| target.put_slice(bytes));
         if copied == 0 && !inner.state.at_end() {
-            if let Some(error) = inner.broken() {
+            if let Some(error) = inner.stream_error() {
                 return Poll::Ready(Err(error));
             }
             inner.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        inner.settle();
-        let increment = inner.state.grant();
+        inner.update_account();
+        let increment = inner.state.grant_window();
         drop(inner);
-        self.tell(increment);
+        self.send_window_update(increment);
         budget.made_progress();
         Poll::Ready(Ok(()))
     }
@@ -137,74 +137,74 @@ impl Stream {
             return Poll::Ready(Ok(0));
         }
         let budget = ready!(coop::poll_proceed(cx));
-        let mut inner = self.cell.lock();
-        if let Some(error) = inner.unwritable() {
+        let mut inner = self.cell.lock_state();
+        if let Some(error) = inner.write_error() {
             return Poll::Ready(Err(error));
         }
-        let allowed = &bytes[..bytes.len().min(inner.state.sendable())];
+        let allowed = &bytes[..bytes.len().min(inner.state.sendable_bytes())];
         let is_all = last && allowed.len() == bytes.len();
         let mut queued = inner.queued;
         let sent = match allowed {
             [] => 0,
-            some => self.shared.send_queue.data(&self.cell, some, is_all, &mut queued),
+            some => self.shared.send_queue.queue_data(&self.cell, some, is_all, &mut queued),
         };
         inner.queued = queued;
         if sent == 0 {
             inner.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        inner.state.sent(sent);
+        inner.state.record_sent(sent);
         if is_all && sent == bytes.len() {
             inner.state.finish();
         }
         let is_gone = inner.state.is_gone();
         drop(inner);
         if is_gone {
-            self.shared.table().remove(self.id());
+            self.shared.lock_table().remove(self.id());
         }
         budget.made_progress();
         Poll::Ready(Ok(sent))
     }
 
     /// Ends this side's direction.
-    fn finish(&self) -> io::Result<()> {
-        let mut inner = self.cell.lock();
+    fn finish_sending(&self) -> io::Result<()> {
+        let mut inner = self.cell.lock_state();
         if inner.state.is_finished() && inner.state.was_reset().is_none() {
             return Ok(());
         }
-        if let Some(error) = inner.broken() {
+        if let Some(error) = inner.stream_error() {
             return Err(error);
         }
         inner.state.finish();
-        self.shared.send_queue.fin(self.id());
+        self.shared.send_queue.queue_fin(self.id());
         let is_gone = inner.state.is_gone();
         drop(inner);
         if is_gone {
-            self.shared.table().remove(self.id());
+            self.shared.lock_table().remove(self.id());
         }
         Ok(())
     }
 
     fn abort(&self, code: Code) {
-        abort(&self.cell, &self.shared, code);
+        abort_stream(&self.cell, &self.shared, code);
     }
 
-    fn tell(&self, increment: Option<u32>) {
+    fn send_window_update(&self, increment: Option<u32>) {
         if let Some(increment) = increment {
-            self.shared.send_queue.window(self.id(), increment);
+            self.shared.send_queue.queue_window(self.id(), increment);
         }
     }
 }
 
 /// Ends both directions, also for the peer.
-fn abort(cell: &StreamCell, shared: &MuxSessionState, code: Code) {
-    let mut inner = cell.lock();
-    let was_gone = inner.state.is_gone() || inner.broken().is_some();
+fn abort_stream(cell: &StreamCell, shared: &MuxSessionState, code: Code) {
+    let mut inner = cell.lock_state();
+    let was_gone = inner.state.is_gone() || inner.stream_error().is_some();
     inner.reset(code);
     drop(inner);
     if !was_gone {
-        shared.send_queue.reset(cell.id, code);
-        shared.table().remove(cell.id);
+        shared.send_queue.queue_reset(cell.id, code);
+        shared.lock_table().remove(cell.id);
     }
 }
 
@@ -217,38 +217,38 @@ pub struct StreamWatch {
 
 impl StreamWatch {
     /// How often something was read from the stream or sent on it; none when it is gone.
-    pub fn moves(&self) -> Option<u64> {
+    pub fn move_count(&self) -> Option<u64> {
         let cell = self.cell.upgrade()?;
-        let inner = cell.lock();
-        let is_gone = inner.state.is_gone() || inner.broken().is_some();
-        (!is_gone).then(|| inner.state.moves())
+        let inner = cell.lock_state();
+        let is_gone = inner.state.is_gone() || inner.stream_error().is_some();
+        (!is_gone).then(|| inner.state.move_count())
     }
 
     /// How many bytes wait for whoever reads the stream.
-    pub fn unread(&self) -> usize {
-        self.cell.upgrade().map_or(0, |cell| cell.lock().state.buffered())
+    pub fn unread_bytes(&self) -> usize {
+        self.cell.upgrade().map_or(0, |cell| cell.lock_state().state.buffered_bytes())
     }
 
     /// Ends both directions now, also for the peer.
     pub fn reset(&self, code: Code) {
         if let (Some(cell), Some(shared)) = (self.cell.upgrade(), self.shared.upgrade()) {
-            abort(&cell, &shared, code);
+            abort_stream(&cell, &shared, code);
         }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        ignore(self.finish(), "a stream that has ended needs no end");
+        ignore(self.finish_sending(), "a stream that has ended needs no end");
         let (is_gone, holds_up_peer) = {
-            let state = &self.cell.lock().state;
+            let state = &self.cell.lock_state().state;
             (state.is_gone(), state.holds_up_peer())
         };
         match is_gone {
             true => {}
             // No data can come that would be answered with a reset.
             false if holds_up_peer => self.abort(Code::CANCELLED),
-            false => self.shared.table().forget(self.id()),
+            false => self.shared.lock_table().forget(self.id()),
         }
     }
 }
@@ -283,7 +283,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.finish())
+        Poll::Ready(self.finish_sending())
     }
 }
 
@@ -332,7 +332,7 @@ impl WriteHalf {
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        ignore(self.0.finish(), "a stream that has ended needs no end");
+        ignore(self.0.finish_sending(), "a stream that has ended needs no end");
     }
 }
 
@@ -350,6 +350,6 @@ impl AsyncWrite for WriteHalf {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.0.finish())
+        Poll::Ready(self.0.finish_sending())
     }
 }

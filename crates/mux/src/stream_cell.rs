@@ -38,13 +38,13 @@ impl StreamCell {
         Self { id, group, inner: Mutex::default() }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, CellState> {
+    pub fn lock_state(&self) -> MutexGuard<'_, CellState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn announce(&self, length: usize) -> Result<(), Code> {
-        let mut inner = self.lock();
-        let announced = inner.state.announce(length);
+    pub fn announce_body(&self, length: usize) -> Result<(), Code> {
+        let mut inner = self.lock_state();
+        let announced = inner.state.announce_body(length);
         if announced.is_err() {
             inner.wake_both();
         }
@@ -53,65 +53,65 @@ impl StreamCell {
 
     /// Some of a body is there. On `Err` the stream was reset with that code: more waits to be read
     /// than there is room for.
-    pub fn arrive(&self, bytes: Bytes) -> Result<(), Code> {
-        let mut inner = self.lock();
+    pub fn receive_bytes(&self, bytes: Bytes) -> Result<(), Code> {
+        let mut inner = self.lock_state();
         let is_high = inner.account.as_ref().is_some_and(|account| account.is_high());
-        inner.state.arrive(if is_high { Bytes::copy_from_slice(&bytes) } else { bytes });
-        inner.settle();
+        inner.state.receive_bytes(if is_high { Bytes::copy_from_slice(&bytes) } else { bytes });
+        inner.update_account();
         let is_over = inner.is_over();
         if is_over {
             inner.reset(Code::ENHANCE_YOUR_CALM);
         }
         let reader = inner.reader.take();
         drop(inner);
-        wake(reader);
+        wake_task(reader);
         if is_over { Err(Code::ENHANCE_YOUR_CALM) } else { Ok(()) }
     }
 
     /// Counts what waits to be read from now on.
     pub fn count_in(&self, account: Arc<UnreadAccount>) {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.account = Some(account);
-        inner.settle();
+        inner.update_account();
     }
 
     /// Notes the peer's FIN; true when the stream is gone by it.
     pub fn peer_finish(&self) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.state.peer_finish();
-        wake(inner.reader.take());
+        wake_task(inner.reader.take());
         inner.state.is_gone()
     }
 
-    pub fn widen(&self, increment: usize) {
-        let mut inner = self.lock();
-        inner.state.widen(increment);
-        wake(inner.writer.take());
+    pub fn increase_window(&self, increment: usize) {
+        let mut inner = self.lock_state();
+        inner.state.increase_window(increment);
+        wake_task(inner.writer.take());
     }
 
     /// The peer has reset the stream.
     pub fn reset_by_peer(&self, code: Code) {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.state.reset_by_peer(code);
-        inner.settle();
+        inner.update_account();
         inner.wake_both();
     }
 
     pub fn reset(&self, code: Code) {
-        self.lock().reset(code);
+        self.lock_state().reset(code);
     }
 
     pub fn end(&self, why: SessionEnd) {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.ended = Some(why);
         inner.wake_both();
     }
 
     /// There is room to write again.
-    pub fn room(&self) {
-        let mut inner = self.lock();
+    pub fn notify_room(&self) {
+        let mut inner = self.lock_state();
         inner.queued = false;
-        wake(inner.writer.take());
+        wake_task(inner.writer.take());
     }
 }
 
@@ -119,14 +119,14 @@ impl CellState {
     /// Both directions are over.
     pub fn reset(&mut self, code: Code) {
         self.state.reset(code);
-        self.settle();
+        self.update_account();
         self.wake_both();
     }
 
     /// Tells the account how much waits to be read now.
-    pub fn settle(&mut self) {
+    pub fn update_account(&mut self) {
         let Some(account) = &self.account else { return };
-        let now = self.state.buffered();
+        let now = self.state.buffered_bytes();
         match now.cmp(&self.counted) {
             Ordering::Greater => account.add(now - self.counted),
             Ordering::Less => account.subtract(self.counted - now),
@@ -141,7 +141,7 @@ impl CellState {
     }
 
     /// Why nothing can be written any more.
-    pub fn unwritable(&self) -> Option<io::Error> {
+    pub fn write_error(&self) -> Option<io::Error> {
         match self.state.was_reset() {
             None if self.state.is_finished() => {
                 Some(io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down"))
@@ -150,12 +150,12 @@ impl CellState {
             Some(code) if self.state.is_peer_finished() => {
                 Some(io::Error::new(io::ErrorKind::BrokenPipe, Reset(code)))
             }
-            _ => self.broken(),
+            _ => self.stream_error(),
         }
     }
 
     /// Why the stream broke.
-    pub fn broken(&self) -> Option<io::Error> {
+    pub fn stream_error(&self) -> Option<io::Error> {
         match (self.state.was_reset(), &self.ended) {
             (Some(code), _) => Some(Reset(code).into()),
             (None, Some(ended)) => Some(ended.clone().into()),
@@ -164,8 +164,8 @@ impl CellState {
     }
 
     fn wake_both(&mut self) {
-        wake(self.reader.take());
-        wake(self.writer.take());
+        wake_task(self.reader.take());
+        wake_task(self.writer.take());
     }
 }
 
@@ -177,7 +177,7 @@ impl Drop for CellState {
     }
 }
 
-fn wake(waker: Option<Waker>) {
+fn wake_task(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }
@@ -213,8 +213,8 @@ mod tests {
         fn new() -> Self {
             let cell = StreamCell::new(3, None);
             let (reader, writer) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
-            cell.lock().reader = Some(reader.clone().into());
-            cell.lock().writer = Some(writer.clone().into());
+            cell.lock_state().reader = Some(reader.clone().into());
+            cell.lock_state().writer = Some(writer.clone().into());
             Self { cell, reader, writer }
         }
 
@@ -226,22 +226,22 @@ mod tests {
 
     /// So many bytes arrive as they were announced.
     fn arrive(cell: &StreamCell, length: usize) -> Result<(), Code> {
-        cell.announce(length).unwrap();
-        cell.arrive(vec![7; length].into())
+        cell.announce_body(length).unwrap();
+        cell.receive_bytes(vec![7; length].into())
     }
 
     #[test]
     fn what_happens_wakes_whom_it_concerns() {
         type Event = fn(&StreamCell);
         let events: [(&str, Event, (usize, usize)); 8] = [
-            ("an announcement", |cell| cell.announce(5).unwrap(), (0, 0)),
+            ("an announcement", |cell| cell.announce_body(5).unwrap(), (0, 0)),
             ("data", |cell| arrive(cell, 1).unwrap(), (1, 0)),
             ("the peer's end", |cell| assert!(!cell.peer_finish()), (1, 0)),
-            ("a wider window", |cell| cell.widen(1), (0, 1)),
-            ("room to write", |cell| cell.room(), (0, 1)),
+            ("a wider window", |cell| cell.increase_window(1), (0, 1)),
+            ("room to write", |cell| cell.notify_room(), (0, 1)),
             ("a reset", |cell| cell.reset(Code::CANCELLED), (1, 1)),
             ("the end of the session", |cell| cell.end(SessionEnd::Closed), (1, 1)),
-            ("too much data", |cell| assert!(cell.announce(WINDOW + 1).is_err()), (1, 1)),
+            ("too much data", |cell| assert!(cell.announce_body(WINDOW + 1).is_err()), (1, 1)),
         ];
         for (name, event, expected) in events {
             let fixture = Fixture::new();
@@ -255,11 +255,11 @@ mod tests {
     #[test]
     fn a_stream_that_got_room_may_wait_again() {
         let cell = StreamCell::new(3, None);
-        cell.lock().queued = true;
+        cell.lock_state().queued = true;
 
-        cell.room();
+        cell.notify_room();
 
-        assert!(!cell.lock().queued);
+        assert!(!cell.lock_state().queued);
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
         let cell = StreamCell::new(3, None);
         assert!(!cell.peer_finish());
 
-        cell.lock().state.finish();
+        cell.lock_state().state.finish();
 
         assert!(cell.peer_finish());
     }
@@ -284,9 +284,9 @@ mod tests {
         assert!(!account.is_high());
         cell.count_in(account.clone());
         assert!(account.is_high(), "what had come before counts");
-        assert!(matches!(cell.lock().state.take(1), ReadResult::Bytes(_)));
+        assert!(matches!(cell.lock_state().state.take_chunk(1), ReadResult::Bytes(_)));
         assert!(account.is_high(), "not settled yet");
-        cell.lock().settle();
+        cell.lock_state().update_account();
         assert!(!account.is_high());
         arrive(&cell, 2).unwrap();
         assert!(account.is_high());
@@ -314,8 +314,8 @@ mod tests {
         assert_eq!(arrive(&fixture.cell, 1), Err(Code::ENHANCE_YOUR_CALM));
 
         assert_eq!(fixture.wakes(), (1, 1));
-        assert_eq!(fixture.cell.lock().state.was_reset(), Some(Code::ENHANCE_YOUR_CALM));
-        assert_eq!(fixture.cell.lock().state.buffered(), 0);
+        assert_eq!(fixture.cell.lock_state().state.was_reset(), Some(Code::ENHANCE_YOUR_CALM));
+        assert_eq!(fixture.cell.lock_state().state.buffered_bytes(), 0);
     }
 
     #[test]
@@ -326,9 +326,12 @@ mod tests {
 
             cell.reset_by_peer(code);
 
-            assert_eq!(cell.lock().state.copy(9, |_| {}), left, "{code}");
-            assert!(!cell.lock().state.at_end(), "{code}");
-            assert_eq!(cell.lock().broken().unwrap().kind(), io::ErrorKind::ConnectionReset);
+            assert_eq!(cell.lock_state().state.copy_chunks(9, |_| {}), left, "{code}");
+            assert!(!cell.lock_state().state.at_end(), "{code}");
+            assert_eq!(
+                cell.lock_state().stream_error().unwrap().kind(),
+                io::ErrorKind::ConnectionReset
+            );
         }
     }
 
@@ -339,10 +342,10 @@ mod tests {
 
         cell.reset_by_peer(Code::STREAM_CLOSED);
 
-        let error = cell.lock().unwritable().unwrap();
+        let error = cell.lock_state().write_error().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         assert_eq!(error.to_string(), "the stream was reset: stream closed");
-        assert!(cell.lock().state.at_end());
+        assert!(cell.lock_state().state.at_end());
     }
 
     #[test]
@@ -354,10 +357,12 @@ mod tests {
             cell.count_in(account);
             let piece = Bytes::from(vec![7; 10]);
 
-            cell.announce(piece.len()).unwrap();
-            cell.arrive(piece.clone()).unwrap();
+            cell.announce_body(piece.len()).unwrap();
+            cell.receive_bytes(piece.clone()).unwrap();
 
-            let ReadResult::Bytes(bytes) = cell.lock().state.take(10) else { panic!("no bytes") };
+            let ReadResult::Bytes(bytes) = cell.lock_state().state.take_chunk(10) else {
+                panic!("no bytes")
+            };
             assert_eq!((bytes.as_ptr() != piece.as_ptr(), bytes), (copied, piece), "{others}");
         }
     }
@@ -369,7 +374,7 @@ mod tests {
             ("nothing", |_| {}, None, None),
             (
                 "our end",
-                |cell| assert!(cell.lock().state.finish()),
+                |cell| assert!(cell.lock_state().state.finish()),
                 None,
                 Some(io::ErrorKind::BrokenPipe),
             ),
@@ -382,7 +387,7 @@ mod tests {
             (
                 "a reset after our end",
                 |cell| {
-                    cell.lock().state.finish();
+                    cell.lock_state().state.finish();
                     cell.reset(Code::CANCELLED);
                 },
                 Some(io::ErrorKind::ConnectionReset),
@@ -409,9 +414,9 @@ mod tests {
 
             event(&cell);
 
-            let cell = cell.lock();
-            assert_eq!(cell.broken().map(|error| error.kind()), broken, "{name}");
-            assert_eq!(cell.unwritable().map(|error| error.kind()), unwritable, "{name}");
+            let cell = cell.lock_state();
+            assert_eq!(cell.stream_error().map(|error| error.kind()), broken, "{name}");
+            assert_eq!(cell.write_error().map(|error| error.kind()), unwritable, "{name}");
         }
     }
 }

@@ -70,7 +70,7 @@ impl StreamState {
     ///
     /// # Errors
     /// When the peer may not send it.
-    pub fn announce(&mut self, length: usize) -> Result<(), Code> {
+    pub fn announce_body(&mut self, length: usize) -> Result<(), Code> {
         let refused = match () {
             () if self.peer_finished => Code::STREAM_CLOSED,
             () if length > self.incoming => Code::FLOW_CONTROL,
@@ -84,7 +84,7 @@ impl StreamState {
     }
 
     /// Some of an announced body is there.
-    pub fn arrive(&mut self, bytes: Bytes) {
+    pub fn receive_bytes(&mut self, bytes: Bytes) {
         if self.reset.is_some() {
             return;
         }
@@ -104,7 +104,7 @@ impl StreamState {
     }
 
     /// The peer may be sent more, but never more than a window at once.
-    pub fn widen(&mut self, increment: usize) {
+    pub fn increase_window(&mut self, increment: usize) {
         self.outgoing = self.outgoing.saturating_add(increment).min(WINDOW);
     }
 
@@ -141,7 +141,7 @@ impl StreamState {
     }
 
     /// Takes at most `most` bytes.
-    pub fn take(&mut self, most: usize) -> ReadResult {
+    pub fn take_chunk(&mut self, most: usize) -> ReadResult {
         self.seal_tail_if_next();
         let Some(first) = self.chunks.front_mut() else {
             return if self.peer_finished { ReadResult::End } else { ReadResult::Nothing };
@@ -158,7 +158,7 @@ impl StreamState {
     }
 
     /// Hands at most `most` bytes to `put`, and says how many; 0 when there are none.
-    pub fn copy(&mut self, most: usize, mut put: impl FnMut(&[u8])) -> usize {
+    pub fn copy_chunks(&mut self, most: usize, mut put: impl FnMut(&[u8])) -> usize {
         let mut copied = 0;
         while copied < most {
             self.seal_tail_if_next();
@@ -183,7 +183,7 @@ impl StreamState {
     }
 
     /// The increment to tell the peer now, if it is time for one.
-    pub fn grant(&mut self) -> Option<u32> {
+    pub fn grant_window(&mut self) -> Option<u32> {
         let is_over = self.peer_finished || self.reset.is_some();
         if is_over || self.consumed < INCREMENT {
             return None;
@@ -194,12 +194,12 @@ impl StreamState {
     }
 
     /// How much may be sent now.
-    pub fn sendable(&self) -> usize {
+    pub fn sendable_bytes(&self) -> usize {
         if self.finished || self.reset.is_some() { 0 } else { self.outgoing }
     }
 
-    /// `length` bytes go out; never more than [`StreamState::sendable`].
-    pub fn sent(&mut self, length: usize) {
+    /// `length` bytes go out; never more than [`StreamState::sendable_bytes`].
+    pub fn record_sent(&mut self, length: usize) {
         self.outgoing -= length;
         self.moves += 1;
     }
@@ -225,12 +225,12 @@ impl StreamState {
     }
 
     /// Bytes that wait for a reader.
-    pub fn buffered(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.buffered
     }
 
     /// How often something was read or sent: while this stays as it is, the stream stands still.
-    pub fn moves(&self) -> u64 {
+    pub fn move_count(&self) -> u64 {
         self.moves
     }
 

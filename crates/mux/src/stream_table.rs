@@ -48,7 +48,7 @@ impl StreamTable {
     }
 
     /// Notes a stream that this side opens under [`StreamTable::next_id`].
-    pub fn open(&mut self, group: Option<Group>) -> Arc<StreamCell> {
+    pub fn open_stream(&mut self, group: Option<Group>) -> Arc<StreamCell> {
         let cell = Arc::new(StreamCell::new(self.next, group));
         self.entries.insert(self.next, StreamEntry::Live(Arc::clone(&cell)));
         self.opened += 1;
@@ -57,7 +57,7 @@ impl StreamTable {
     }
 
     /// Checks whether the peer may open a stream under this id. `Ok(Err)`: that stream is refused.
-    pub fn admit(&self, id: u32) -> Result<Result<(), Code>, FrameError> {
+    pub fn check_admission(&self, id: u32) -> Result<Result<(), Code>, FrameError> {
         if self.is_ours(id) {
             return Err(FrameError::ForeignId);
         }
@@ -69,7 +69,7 @@ impl StreamTable {
     }
 
     /// Notes a stream that the peer opened; `None` when the session is over.
-    pub fn accept(&mut self, id: u32) -> Option<Arc<StreamCell>> {
+    pub fn accept_stream(&mut self, id: u32) -> Option<Arc<StreamCell>> {
         if self.ended.is_some() {
             return None;
         }
@@ -104,7 +104,7 @@ impl StreamTable {
 
     /// The stream that a DATA frame is for. One that was forgotten is gone with that: the frame ends
     /// it, or the answer to it does.
-    pub fn receiver(&mut self, id: u32) -> Option<Arc<StreamCell>> {
+    pub fn find_receiver(&mut self, id: u32) -> Option<Arc<StreamCell>> {
         let found = self.find(id);
         if found.is_none() {
             self.remove(id);
@@ -134,7 +134,7 @@ impl StreamTable {
     }
 
     /// Streams that this side opened and that are not gone.
-    pub fn opened(&self) -> usize {
+    pub fn opened_count(&self) -> usize {
         self.opened
     }
 
@@ -144,7 +144,7 @@ impl StreamTable {
     }
 
     /// The highest id that the peer used.
-    pub fn last(&self) -> u32 {
+    pub fn last_peer_id(&self) -> u32 {
         self.last
     }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn open(table: &mut StreamTable) -> u32 {
-        table.open(None).id
+        table.open_stream(None).id
     }
 
     #[test]
@@ -191,10 +191,10 @@ mod tests {
 
         assert_eq!([open(&mut agent), open(&mut agent), open(&mut agent)], [3, 5, 7]);
         assert_eq!([open(&mut service), open(&mut service), open(&mut service)], [2, 4, 6]);
-        assert_eq!(agent.admit(9), Err(FrameError::ForeignId));
-        assert_eq!(agent.admit(2), Ok(Ok(())));
-        assert_eq!(service.admit(2), Err(FrameError::ForeignId));
-        assert_eq!(service.admit(9), Ok(Ok(())));
+        assert_eq!(agent.check_admission(9), Err(FrameError::ForeignId));
+        assert_eq!(agent.check_admission(2), Ok(Ok(())));
+        assert_eq!(service.check_admission(2), Err(FrameError::ForeignId));
+        assert_eq!(service.check_admission(9), Ok(Ok(())));
     }
 
     #[test]
@@ -211,34 +211,34 @@ mod tests {
     #[test]
     fn the_peer_has_so_many_streams_and_ours_are_not_among_them() {
         let mut table = table();
-        (0..5).for_each(|_| drop(table.open(None)));
+        (0..5).for_each(|_| drop(table.open_stream(None)));
         for id in [3, 5] {
-            assert_eq!(table.admit(id), Ok(Ok(())));
-            table.accept(id).unwrap();
+            assert_eq!(table.check_admission(id), Ok(Ok(())));
+            table.accept_stream(id).unwrap();
         }
 
-        assert_eq!(table.admit(7), Ok(Err(Code::REFUSED)));
-        assert_eq!(table.admit(3), Err(FrameError::OpenedTwice));
+        assert_eq!(table.check_admission(7), Ok(Err(Code::REFUSED)));
+        assert_eq!(table.check_admission(3), Err(FrameError::OpenedTwice));
         table.remove(5);
-        assert_eq!(table.admit(7), Ok(Ok(())));
-        table.accept(7).unwrap();
+        assert_eq!(table.check_admission(7), Ok(Ok(())));
+        table.accept_stream(7).unwrap();
         table.set_limit(3);
-        assert_eq!(table.admit(9), Ok(Ok(())));
-        assert_eq!((table.opened(), table.len()), (5, 7));
+        assert_eq!(table.check_admission(9), Ok(Ok(())));
+        assert_eq!((table.opened_count(), table.len()), (5, 7));
     }
 
     #[test]
     fn the_highest_id_of_the_peer_is_known_whatever_the_order() {
         let mut table = table();
-        assert_eq!(table.last(), 0);
+        assert_eq!(table.last_peer_id(), 0);
 
         for id in [5, 9, 3] {
-            table.accept(id).unwrap();
+            table.accept_stream(id).unwrap();
         }
         open(&mut table);
         table.remove(9);
 
-        assert_eq!(table.last(), 9);
+        assert_eq!(table.last_peer_id(), 9);
     }
 
     #[test]
@@ -249,32 +249,32 @@ mod tests {
 
         table.forget(id);
         assert!(table.find(id).is_none());
-        assert_eq!((table.opened(), table.len()), (1, 1));
+        assert_eq!((table.opened_count(), table.len()), (1, 1));
 
-        assert!(table.receiver(id).is_none());
-        assert_eq!((table.opened(), table.len()), (0, 0));
+        assert!(table.find_receiver(id).is_none());
+        assert_eq!((table.opened_count(), table.len()), (0, 0));
     }
 
     #[test]
     fn a_forgotten_stream_of_the_peer_is_gone() {
         let mut table = table();
-        table.accept(3).unwrap();
+        table.accept_stream(3).unwrap();
 
         table.forget(3);
         table.forget(5);
 
-        assert_eq!((table.opened(), table.len()), (0, 0));
-        assert_eq!(table.admit(3), Ok(Ok(())));
+        assert_eq!((table.opened_count(), table.len()), (0, 0));
+        assert_eq!(table.check_admission(3), Ok(Ok(())));
     }
 
     #[test]
     fn data_reach_a_stream_that_lives_and_leave_it_there() {
         let mut table = table();
-        table.accept(3).unwrap();
+        table.accept_stream(3).unwrap();
 
-        assert_eq!(table.receiver(3).unwrap().id, 3);
-        assert_eq!(table.receiver(3).unwrap().id, 3);
-        assert!(table.receiver(5).is_none());
+        assert_eq!(table.find_receiver(3).unwrap().id, 3);
+        assert_eq!(table.find_receiver(3).unwrap().id, 3);
+        assert!(table.find_receiver(5).is_none());
         assert_eq!(table.len(), 1);
     }
 
@@ -286,9 +286,9 @@ mod tests {
 
         assert_eq!(table.remove(ours).unwrap().id, ours);
         assert!(table.remove(ours).is_none());
-        assert_eq!(table.opened(), 1);
+        assert_eq!(table.opened_count(), 1);
         assert!(table.remove(forgotten).is_none());
-        assert_eq!(table.opened(), 0);
+        assert_eq!(table.opened_count(), 0);
     }
 
     #[test]
@@ -296,16 +296,16 @@ mod tests {
         let mut table = table();
         let [one, other] = [0, 1].map(Group::new);
         for group in [Some(one), Some(other), None, Some(one), Some(one)] {
-            table.open(group);
+            table.open_stream(group);
         }
-        table.accept(3).unwrap();
+        table.accept_stream(3).unwrap();
         table.forget(10);
 
         let mut removed: Vec<u32> = table.remove_group(one).iter().map(|cell| cell.id).collect();
 
         removed.sort_unstable();
         assert_eq!(removed, [2, 8]);
-        assert_eq!((table.opened(), table.len()), (3, 4));
+        assert_eq!((table.opened_count(), table.len()), (3, 4));
     }
 
     #[test]
@@ -313,15 +313,15 @@ mod tests {
         let mut table = table();
         let (ours, forgotten) = (open(&mut table), open(&mut table));
         table.forget(forgotten);
-        table.accept(3).unwrap();
+        table.accept_stream(3).unwrap();
 
         let ended = table.end(SessionEnd::PeerClosed).unwrap();
 
         let mut ids: Vec<u32> = ended.iter().map(|cell| cell.id).collect();
         ids.sort_unstable();
         assert_eq!(ids, [ours, 3]);
-        assert_eq!((table.opened(), table.len()), (0, 0));
-        assert!(table.accept(5).is_none());
+        assert_eq!((table.opened_count(), table.len()), (0, 0));
+        assert!(table.accept_stream(5).is_none());
         assert!(table.end(SessionEnd::Closed).is_none());
         assert!(matches!(table.next_id(), Err(SessionEnd::PeerClosed)));
     }

@@ -47,7 +47,7 @@ pub type ApiService = Arc<dyn Fn(Request<Incoming>) -> RespondingFuture + Send +
 type RespondingFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// An API whose paths are routes of axum.
-pub fn routed(router: Router) -> ApiService {
+pub fn service_from_router(router: Router) -> ApiService {
     let service = TowerToHyperService::new(router);
     Arc::new(move |request| {
         let responding = service.call(request);
@@ -77,7 +77,9 @@ pub fn serve_api(
         limit,
         shutdown,
         ProxyProtocol::default(),
-        move |connection, shutdown| Box::pin(serve(connection, api.clone(), timeouts(), shutdown)),
+        move |connection, shutdown| {
+            Box::pin(serve_connection(connection, api.clone(), timeouts(), shutdown))
+        },
     )
 }
 
@@ -85,7 +87,7 @@ pub fn serve_api(
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub SocketAddr);
 
-async fn serve(
+async fn serve_connection(
     connection: AcceptedConnection,
     api: ApiService,
     timeouts: ApiTimeouts,

@@ -13,7 +13,7 @@ const SITE_BITS: u32 = 64;
 pub struct SourceAddress(IpAddr);
 
 impl SourceAddress {
-    pub fn of(address: IpAddr) -> Self {
+    pub fn from_ip(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let site = address.to_bits() & (u128::MAX << (128 - SITE_BITS));
@@ -127,12 +127,12 @@ impl ConnectionLimit {
 
     /// Lets in as many as these caps say from now on; what is held stays.
     pub fn set_caps(&self, caps: ConnectionCaps) {
-        self.counts().caps = caps;
+        self.lock_counts().caps = caps;
     }
 
     /// Counts a connection in, unless a cap is reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
-        self.admit_as(address, Some(SourceAddress::of(address)))
+        self.admit_as(address, Some(SourceAddress::from_ip(address)))
     }
 
     /// Counts a connection in the total alone: where it comes from, it was counted by another node, and may be
@@ -147,7 +147,7 @@ impl ConnectionLimit {
         source: Option<SourceAddress>,
     ) -> Option<Permit> {
         let address = address.to_canonical();
-        let mut counts = self.counts();
+        let mut counts = self.lock_counts();
         if !self.has_room(&counts, source) && !self.has_reserve(&counts, address) {
             counts.refused += 1;
             counts.all_refused += 1;
@@ -163,14 +163,14 @@ impl ConnectionLimit {
     }
 
     /// What was counted since there is this limit.
-    pub fn counts_of_all(&self) -> ConnectionCounts {
-        let Counts { total, all_accepted, all_refused, .. } = *self.counts();
+    pub fn total_counts(&self) -> ConnectionCounts {
+        let Counts { total, all_accepted, all_refused, .. } = *self.lock_counts();
         ConnectionCounts { of: self.of, open: total, accepted: all_accepted, refused: all_refused }
     }
 
     /// The connections that were refused since this was last asked.
     pub fn take_refusals(&self) -> Option<Refusals> {
-        let mut counts = self.counts();
+        let mut counts = self.lock_counts();
         let last = counts.last_refused.take()?;
         let count = std::mem::take(&mut counts.refused);
         let ConnectionCaps { per_address, total, .. } = counts.caps;
@@ -178,15 +178,15 @@ impl ConnectionLimit {
     }
 
     /// Notes why the system gave no connection.
-    pub fn note_failure(&self, error: io::Error) {
-        let mut counts = self.counts();
+    pub fn record_failure(&self, error: io::Error) {
+        let mut counts = self.lock_counts();
         counts.failed += 1;
         counts.last_failure = Some(error);
     }
 
     /// How often the system gave no connection since this was last asked.
     pub fn take_failures(&self) -> Option<AcceptFailures> {
-        let mut counts = self.counts();
+        let mut counts = self.lock_counts();
         let last = counts.last_failure.take()?;
         Some(AcceptFailures { of: self.of, count: std::mem::take(&mut counts.failed), last })
     }
@@ -201,14 +201,14 @@ impl ConnectionLimit {
         counts.total < counts.caps.total && (self.is_exempt)(address)
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn lock_counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut counts = self.limit.counts();
+        let mut counts = self.limit.lock_counts();
         counts.total -= 1;
         let Some(source) = self.source else { return };
         if let Some(count) = counts.by_source.get_mut(&source) {
@@ -246,7 +246,7 @@ mod tests {
         assert!(limit.admit_relayed(address).is_none() && limit.admit(ip("192.0.2.2")).is_none());
         drop(relayed);
         assert!(limit.admit(address).is_none(), "its own one is still there");
-        assert_eq!(limit.counts_of_all().open, 1);
+        assert_eq!(limit.total_counts().open, 1);
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
         drop(held);
         assert!(limit.admit(ip("192.0.2.1")).is_some());
         drop(other);
-        assert!(limit.counts().by_source.is_empty(), "who has gone leaves nothing behind");
-        assert_eq!(limit.counts().total, 0);
+        assert!(limit.lock_counts().by_source.is_empty(), "who has gone leaves nothing behind");
+        assert_eq!(limit.lock_counts().total, 0);
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!((held.len(), exempt.len()), (3, 2));
         let actual = limit.take_refusals().unwrap();
         assert_eq!((actual.count, actual.last), (12, ip("10.0.0.1")));
-        let ConnectionCounts { open, accepted, refused, .. } = limit.counts_of_all();
+        let ConnectionCounts { open, accepted, refused, .. } = limit.total_counts();
         assert_eq!((open, accepted, refused), (5, 5, 12));
         assert_eq!(limit.take_refusals(), None);
     }
@@ -302,8 +302,9 @@ mod tests {
 
     #[test]
     fn a_site_of_ipv6_counts_as_one_and_ipv4_however_it_is_written() {
-        let same =
-            |one: &str, other: &str| SourceAddress::of(ip(one)) == SourceAddress::of(ip(other));
+        let same = |one: &str, other: &str| {
+            SourceAddress::from_ip(ip(one)) == SourceAddress::from_ip(ip(other))
+        };
 
         assert!(same("2001:db8::1", "2001:db8::ffff:1"));
         assert!(!same("2001:db8::1", "2001:db8:0:1::1"));

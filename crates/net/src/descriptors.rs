@@ -24,7 +24,7 @@ pub struct DescriptorLimit(pub usize);
 
 impl DescriptorLimit {
     /// The limit of this process as it is now.
-    pub fn now() -> Self {
+    pub fn read_current() -> Self {
         #[cfg(unix)]
         let soft = getrlimit(Resource::Nofile).current;
         #[cfg(not(unix))]
@@ -35,7 +35,7 @@ impl DescriptorLimit {
 
     /// Raises the limit of this process as far as the system allows; only for programs of our own,
     /// since children inherit it.
-    pub fn raise() -> Self {
+    pub fn raise_to_maximum() -> Self {
         #[cfg(unix)]
         {
             let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -49,41 +49,41 @@ impl DescriptorLimit {
                 .any(|soft| setrlimit(Resource::Nofile, Rlimit { current: soft, maximum }).is_ok());
             ignore(raised, "where it cannot be raised, it stays as it is, and is planned with");
         }
-        Self::now()
+        Self::read_current()
     }
 
     /// How many connections the management API takes by default.
-    pub fn management(self) -> usize {
+    pub fn management_connections(self) -> usize {
         (self.0 / 8).clamp(8, MAX_CLIENTS)
     }
 
     /// How many agents are taken by default.
-    pub fn agents(self) -> usize {
+    pub fn agent_connections(self) -> usize {
         (self.0 / 8).clamp(8, MAX_CLIENTS)
     }
 
     /// How many connections the local API of an agent takes by default.
-    pub fn local_api(self) -> usize {
+    pub fn agent_api_connections(self) -> usize {
         (self.0 / 8).clamp(8, MAX_CLIENTS)
     }
 
     /// How many connections of visitors are taken by default: what is left.
-    pub fn visitors(self) -> usize {
+    pub fn visitor_connections(self) -> usize {
         let own = MIN_OWN_DESCRIPTORS + self.0 / 32;
-        let others = own + self.management() + self.agents();
+        let others = own + self.management_connections() + self.agent_connections();
         self.0.saturating_sub(others).clamp(8, MAX_VISITORS)
     }
 }
 
 /// How many of a total one address may hold by default: others find a quarter.
-pub fn share_of_one_address(total: usize) -> usize {
+pub fn share_per_address(total: usize) -> usize {
     (total - total / 4).max(1)
 }
 
 /// How many connections of visitors one address may hold by default.
 pub fn visitors_per_address(total: usize) -> usize {
     let (least, most) = VISITORS_PER_ADDRESS.into_inner();
-    (total / 4).clamp(least, most).min(share_of_one_address(total))
+    (total / 4).clamp(least, most).min(share_per_address(total))
 }
 
 #[cfg(test)]
@@ -94,7 +94,9 @@ mod tests {
     fn every_part_has_room_and_all_fit() {
         for descriptors in [256, 1024, 4096, 20_000, 1 << 20] {
             let limit = DescriptorLimit(descriptors);
-            let all = limit.visitors() + limit.management() + limit.agents();
+            let all = limit.visitor_connections()
+                + limit.management_connections()
+                + limit.agent_connections();
 
             assert!(all + MIN_OWN_DESCRIPTORS <= descriptors, "{descriptors}: {all}");
         }
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn an_address_may_hold_five_hundred_visitors_and_leaves_a_quarter() {
         for (descriptors, expected) in [(1024, 500), (4096, 728), (20_000, 1024)] {
-            let visitors = DescriptorLimit(descriptors).visitors();
+            let visitors = DescriptorLimit(descriptors).visitor_connections();
             let held = visitors_per_address(visitors);
 
             assert_eq!(held, expected, "{descriptors}");

@@ -1,7 +1,7 @@
 //! Outgoing connections: every connection of this process is opened here, or is permitted here first.
 //!
 //! [`DialRole`] is the table of purposes, with what each may reach. The drivers of the clients wait in their own
-//! ways, and libraries such as reqwest and tokio-postgres connect by themselves; they ask [`permit`] about each
+//! ways, and libraries such as reqwest and tokio-postgres connect by themselves; they ask [`permit_address`] about each
 //! address after the name was resolved.
 
 use std::io;
@@ -14,7 +14,7 @@ use ginnel_base::address::HostPort;
 
 use super::private;
 use super::reach::{OutOfReach, Reach};
-use super::resolve::resolve;
+use super::resolve::resolve_host;
 
 /// True while tests forbid connections to other machines.
 static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
@@ -109,7 +109,11 @@ pub fn is_loopback_only() -> bool {
 ///
 /// # Errors
 /// If the role may not reach the address.
-pub fn permit(role: DialRole, reach: Reach, address: SocketAddr) -> Result<(), DialRefusal> {
+pub fn permit_address(
+    role: DialRole,
+    reach: Reach,
+    address: SocketAddr,
+) -> Result<(), DialRefusal> {
     permit_while(is_loopback_only(), role, reach, address)
 }
 
@@ -143,15 +147,15 @@ fn permit_ip_while(
     if is_loopback_only && !address.to_canonical().is_loopback() {
         return Err(DialRefusal::OtherMachine(address));
     }
-    Ok(reach.check(address)?)
+    Ok(reach.check_address(address)?)
 }
 
 /// Connects to the first address of a host that accepts.
 ///
 /// # Errors
 /// If none accepts, or the role may not reach one of them.
-pub async fn dial(role: DialRole, place: &HostPort) -> io::Result<TcpStream> {
-    dial_any(role, &resolve(place).await?).await
+pub async fn dial_host(role: DialRole, place: &HostPort) -> io::Result<TcpStream> {
+    dial_any(role, &resolve_host(place).await?).await
 }
 
 /// Connects to the first of these addresses that accepts.
@@ -161,7 +165,7 @@ pub async fn dial(role: DialRole, place: &HostPort) -> io::Result<TcpStream> {
 pub async fn dial_any(role: DialRole, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        permit(role, Reach::Any, *address)?;
+        permit_address(role, Reach::Any, *address)?;
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) if is_reset_at_once(&error) => return Err(error),
@@ -190,8 +194,8 @@ pub async fn dial_address(role: DialRole, address: SocketAddr) -> io::Result<Tcp
 /// # Errors
 /// If the host cannot be resolved, or the role may not reach one of its addresses.
 pub async fn permit_host(role: DialRole, place: &HostPort) -> io::Result<()> {
-    for address in resolve(place).await? {
-        permit(role, Reach::Any, address)?;
+    for address in resolve_host(place).await? {
+        permit_address(role, Reach::Any, address)?;
     }
     Ok(())
 }
@@ -259,7 +263,8 @@ mod tests {
         let address: SocketAddr = "192.0.2.7:4040".parse().unwrap();
         let _private = PrivateListener::new(address);
 
-        let allowed = ROLES.into_iter().filter(|role| permit(*role, Reach::Any, address).is_ok());
+        let allowed =
+            ROLES.into_iter().filter(|role| permit_address(*role, Reach::Any, address).is_ok());
 
         let expected =
             [DialRole::ApiClient, DialRole::AgentSession, DialRole::Node, DialRole::Database];
@@ -270,10 +275,10 @@ mod tests {
     fn no_role_reaches_private_ranges_that_are_excluded() {
         let address: SocketAddr = "10.0.0.1:80".parse().unwrap();
         for role in ROLES {
-            let refused = permit(role, Reach::Public, address).unwrap_err();
+            let refused = permit_address(role, Reach::Public, address).unwrap_err();
 
             assert_eq!(refused, DialRefusal::OutOfReach(OutOfReach(address.ip())));
-            permit(role, Reach::Any, address).unwrap();
+            permit_address(role, Reach::Any, address).unwrap();
         }
     }
 }

@@ -48,11 +48,11 @@ pub mod tls;
 
 #[cfg(feature = "server")]
 pub use self::{
-    api_server::{ApiService, ApiTimeouts, PeerAddress, routed, serve_api},
+    api_server::{ApiService, ApiTimeouts, PeerAddress, serve_api, service_from_router},
     channel_body::ChannelBody,
     connection_limit::{ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress},
     listener::{AcceptedConnection, ConnectionTask, Listener},
-    outbound_client::{OutboundClient, OutboundError, OutboundOptions, refusal_of},
+    outbound_client::{OutboundClient, OutboundError, OutboundOptions, find_refusal},
     private_sockets::{PrivateSocket, check_socket},
     proxy_header::ProxyProtocol,
     shutdown::{Shutdown, ShutdownPhase, ShutdownSignal},
@@ -61,8 +61,8 @@ pub use self::{
 #[cfg(feature = "server")]
 pub use connection_limit::{AcceptFailures, Refusals};
 pub use dial::{
-    DialRefusal, DialRole, dial, dial_address, dial_any, is_loopback_only, is_reset_at_once,
-    loopback_only, permit, permit_host,
+    DialRefusal, DialRole, dial_address, dial_any, dial_host, is_loopback_only, is_reset_at_once,
+    loopback_only, permit_address, permit_host,
 };
 #[cfg(all(feature = "server", any(test, feature = "test-support")))]
 pub use private_sockets::HeldSockets;
@@ -70,4 +70,4 @@ pub use reach::{OutOfReach, Reach};
 pub use resets::{
     ResetOnClose, carry_both_until, copy_both, copy_both_until, is_reset, reset_socket_on_close,
 };
-pub use resolve::{listen_at, listen_on, listen_on_now, resolve, resolve_now};
+pub use resolve::{listen_at, listen_on, listen_on_now, resolve_host, resolve_now};

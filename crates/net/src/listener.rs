@@ -77,7 +77,7 @@ impl Listener {
 
     /// Takes no more connections; those that nobody has taken yet are reset.
     pub fn close(&self) {
-        self.shutdown.begin(ShutdownPhase::Graceful);
+        self.shutdown.begin_phase(ShutdownPhase::Graceful);
     }
 }
 
@@ -99,7 +99,7 @@ struct Accepting {
 
 async fn accept_all(socket: Arc<TcpListener>, accepting: Accepting, mut shutdown: ShutdownSignal) {
     loop {
-        let accepted = accept(&socket, &accepting.limit);
+        let accepted = accept_admitted(&socket, &accepting.limit);
         let accepted = shutdown.run_until(ShutdownPhase::Graceful, accepted).await;
         let Some((stream, peer, permit)) = accepted else { return };
         let local = or_debug!(stream.local_addr(), "a connection has no address");
@@ -107,7 +107,7 @@ async fn accept_all(socket: Arc<TcpListener>, accepting: Accepting, mut shutdown
         let connection = AcceptedConnection { stream, peer, local, permit };
         let mut shutdown = shutdown.clone();
         let serving = match accepting.proxies.is_expected(peer.ip()) {
-            false => accepting.serve(connection, shutdown.clone()),
+            false => accepting.serve_in_span(connection, shutdown.clone()),
             true => Box::pin(accepting.clone().serve_proxied(connection, shutdown.clone())),
         };
         tokio::spawn(async move { shutdown.run_until(ShutdownPhase::Forced, serving).await });
@@ -115,7 +115,11 @@ async fn accept_all(socket: Arc<TcpListener>, accepting: Accepting, mut shutdown
 }
 
 impl Accepting {
-    fn serve(&self, connection: AcceptedConnection, shutdown: ShutdownSignal) -> ConnectionTask {
+    fn serve_in_span(
+        &self,
+        connection: AcceptedConnection,
+        shutdown: ShutdownSignal,
+    ) -> ConnectionTask {
         let span = tracing::debug_span!("connection", peer = %connection.peer);
         let serving = (self.serve)(connection, shutdown);
         Box::pin(serving.instrument(span))
@@ -124,7 +128,7 @@ impl Accepting {
     /// Serves the client of a proxy, who counts in the limit instead of it.
     async fn serve_proxied(self, mut connection: AcceptedConnection, shutdown: ShutdownSignal) {
         let mut waiting = shutdown.clone();
-        let header = proxy_header::read(&mut connection.stream);
+        let header = proxy_header::read_header(&mut connection.stream);
         // Without its header nobody knows whose connection it is.
         let Some(header) = waiting.run_until(ShutdownPhase::Graceful, header).await else { return };
         let Some(addresses) =
@@ -137,12 +141,12 @@ impl Accepting {
             connection =
                 AcceptedConnection { peer: client, local: destination, permit, ..connection };
         }
-        self.serve(connection, shutdown).await;
+        self.serve_in_span(connection, shutdown).await;
     }
 }
 
 /// The next connection that the limit lets in.
-async fn accept(
+async fn accept_admitted(
     socket: &TcpListener,
     limit: &Arc<ConnectionLimit>,
 ) -> (TcpStream, SocketAddr, Permit) {
@@ -162,7 +166,7 @@ async fn accept(
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot accept a connection");
-                limit.note_failure(error);
+                limit.record_failure(error);
                 tokio::time::sleep(ACCEPT_BACKOFF * 2u32.pow(failures)).await;
                 failures = (failures + 1).min(MAX_ACCEPT_DOUBLINGS);
             }
@@ -204,7 +208,7 @@ mod tests {
             TcpStream::connect(address).unwrap();
 
             match by_parent {
-                true => shutdown.begin(ShutdownPhase::Graceful),
+                true => shutdown.begin_phase(ShutdownPhase::Graceful),
                 false => drop(listener),
             }
 
@@ -213,7 +217,7 @@ mod tests {
             let next_owner = TcpListener::bind(address).await.unwrap();
             TcpStream::connect(address).unwrap();
             drop(next_owner);
-            shutdown.finished().await;
+            shutdown.wait_until_finished().await;
         }
     }
 
@@ -232,7 +236,7 @@ mod tests {
         assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         shutdown.stop(Duration::ZERO).await;
 
-        shutdown.finished().await;
+        shutdown.wait_until_finished().await;
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
     }
 
@@ -247,15 +251,15 @@ mod tests {
             Box::pin(std::future::ready(()))
         };
         let shutdown = Shutdown::default();
-        let proxies = ProxyProtocol::of(|_| true);
+        let proxies = ProxyProtocol::expected_from(|_| true);
         let listener = Listener::serve(socket, limit.clone(), &shutdown, proxies, serve).unwrap();
         let _proxy = TcpStream::connect(listener.address()).unwrap();
-        while limit.counts_of_all().open == 0 {
+        while limit.total_counts().open == 0 {
             tokio::task::yield_now().await;
         }
 
         listener.close();
-        shutdown.finished().await;
+        shutdown.wait_until_finished().await;
 
         assert!(served.try_recv().is_err());
     }
@@ -263,10 +267,10 @@ mod tests {
     #[tokio::test]
     async fn a_listener_of_a_shutdown_that_has_begun_refuses() {
         let shutdown = Shutdown::default();
-        shutdown.begin(ShutdownPhase::Graceful);
+        shutdown.begin_phase(ShutdownPhase::Graceful);
 
         let listener = listen(&shutdown).await;
-        shutdown.finished().await;
+        shutdown.wait_until_finished().await;
 
         let refused = TcpStream::connect(listener.address()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);

@@ -21,10 +21,10 @@ use url::{Host as UrlHost, Url};
 
 use ginnel_base::address::{AddressError, Host, HostPort, WebUrl};
 
-use super::dial::{DialRefusal, DialRole, is_loopback_only, permit, permit_ip};
+use super::dial::{DialRefusal, DialRole, is_loopback_only, permit_address, permit_ip};
 use super::private;
 use super::reach::{OutOfReach, Reach};
-use super::resolve::resolve;
+use super::resolve::resolve_host;
 
 /// Causes of a missing response.
 #[derive(Debug, thiserror::Error)]
@@ -120,19 +120,19 @@ impl OutboundClient {
     /// Returns the client for a URL.
     async fn client_for(&self, url: &Url) -> Result<Client, OutboundError> {
         let OutboundOptions { role, reach, .. } = self.options;
-        match place_of(url)? {
-            Some(UrlTarget::Address(address)) => permit(role, reach, address)?,
+        match url_target(url)? {
+            Some(UrlTarget::Address(address)) => permit_address(role, reach, address)?,
             Some(UrlTarget::Name(place))
                 if private::has_port(place.port) && !self.goes_through_proxy(url) =>
             {
                 // The resolver knows no port. The connection is held to these addresses, so that a name which is
                 // resolved once more does not lead elsewhere.
-                let resolved = resolve(&place).await;
+                let resolved = resolve_host(&place).await;
                 let addresses =
                     resolved.map_err(|problem| OutboundError::Host(problem.to_string()))?;
-                addresses.iter().try_for_each(|address| permit(role, reach, *address))?;
+                addresses.iter().try_for_each(|address| permit_address(role, reach, *address))?;
                 let name = url.host_str().unwrap_or_default();
-                let pinned = self.builder().resolve_to_addrs(name, &addresses);
+                let pinned = self.client_builder().resolve_to_addrs(name, &addresses);
                 return Ok(pinned.build()?);
             }
             Some(UrlTarget::Name(_)) | None => {}
@@ -141,7 +141,7 @@ impl OutboundClient {
         if let Some(client) = slot.get() {
             return Ok(client.clone());
         }
-        let made = self.builder().build()?;
+        let made = self.client_builder().build()?;
         Ok(slot.get_or_init(|| made).clone())
     }
 
@@ -153,7 +153,7 @@ impl OutboundClient {
         proxies.zip(uri).is_some_and(|(proxies, uri)| proxies.intercept(&uri).is_some())
     }
 
-    fn builder(&self) -> reqwest::ClientBuilder {
+    fn client_builder(&self) -> reqwest::ClientBuilder {
         let OutboundOptions { reach, tls, timeout, uses_proxy, .. } = self.options.clone();
         let builder = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -170,7 +170,7 @@ impl OutboundClient {
 }
 
 /// Returns the refusal among the causes of an error.
-pub fn refusal_of(error: &(dyn StdError + 'static)) -> Option<DialRefusal> {
+pub fn find_refusal(error: &(dyn StdError + 'static)) -> Option<DialRefusal> {
     let mut cause = Some(error);
     while let Some(problem) = cause {
         if let Some(refusal) = problem.downcast_ref::<DialRefusal>() {
@@ -195,7 +195,7 @@ enum UrlTarget {
 }
 
 /// Reads the target of a URL, as the library will connect to it.
-fn place_of(url: &Url) -> Result<Option<UrlTarget>, OutboundError> {
+fn url_target(url: &Url) -> Result<Option<UrlTarget>, OutboundError> {
     let Some(port) = url.port_or_known_default() else { return Ok(None) };
     match url.host() {
         None => Ok(None),
@@ -218,7 +218,7 @@ impl Resolve for PermittingResolver {
         Box::pin(async move {
             let host = Host::parse(name.as_str())
                 .map_err(|problem| format!("{:?} {problem}", name.as_str()))?;
-            let addresses = resolve(&HostPort { host, port: 0 }).await?;
+            let addresses = resolve_host(&HostPort { host, port: 0 }).await?;
             addresses.iter().try_for_each(|address| permit_ip(reach, address.ip()))?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })

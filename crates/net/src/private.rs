@@ -49,13 +49,13 @@ pub fn leads_to(address: SocketAddr, listener: SocketAddr) -> bool {
     if address.port() != listener.port() {
         return false;
     }
-    let (to, at) = (canonical(address.ip()), canonical(listener.ip()));
+    let (to, at) = (canonical_ip(address.ip()), canonical_ip(listener.ip()));
     let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
     to == at || is_here(to) && is_here(at) || at.is_unspecified() && is_own(address)
 }
 
 /// An address in its shortest form: IPv4 in IPv6 is IPv4, in both of its spellings.
-fn canonical(ip: IpAddr) -> IpAddr {
+fn canonical_ip(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(six) if !six.is_loopback() && !six.is_unspecified() => {
             six.to_ipv4().map_or(ip, IpAddr::V4)

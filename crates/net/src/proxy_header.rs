@@ -32,7 +32,7 @@ pub(super) struct ProxiedAddresses {
 
 impl ProxyProtocol {
     /// Expected of the addresses that this says yes to.
-    pub fn of(is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+    pub fn expected_from(is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(is_proxy)))
     }
 
@@ -46,7 +46,7 @@ impl ProxyProtocol {
 ///
 /// # Errors
 /// When there is none, or none within five seconds.
-pub(super) async fn read(
+pub(super) async fn read_header(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<ProxiedAddresses>> {
     timeout(HEADER_TIMEOUT, read_now(stream)).await?
@@ -68,13 +68,13 @@ async fn read_now(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Pr
     stream.read_exact(&mut addresses).await?;
     Ok(match (version_and_command & 0xf, family_and_protocol) {
         // The command PROXY, for TCP over IPv4 or IPv6; health checks come with LOCAL.
-        (1, 0x11) => v4(&addresses),
-        (1, 0x21) => v6(&addresses),
+        (1, 0x11) => parse_ipv4(&addresses),
+        (1, 0x21) => parse_ipv6(&addresses),
         _ => None,
     })
 }
 
-fn v4(bytes: &[u8]) -> Option<ProxiedAddresses> {
+fn parse_ipv4(bytes: &[u8]) -> Option<ProxiedAddresses> {
     let [client, destination] = [0, 4].map(|at| -> Option<IpAddr> {
         let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
         Some(Ipv4Addr::from(octets).into())
@@ -82,7 +82,7 @@ fn v4(bytes: &[u8]) -> Option<ProxiedAddresses> {
     with_ports(client?, destination?, bytes.get(8..12)?)
 }
 
-fn v6(bytes: &[u8]) -> Option<ProxiedAddresses> {
+fn parse_ipv6(bytes: &[u8]) -> Option<ProxiedAddresses> {
     let [client, destination] = [0, 16].map(|at| -> Option<IpAddr> {
         let octets: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
         Some(Ipv6Addr::from(octets).into())
@@ -109,7 +109,7 @@ mod tests {
     }
 
     async fn read_all(mut bytes: &[u8]) -> (io::Result<Option<ProxiedAddresses>>, usize) {
-        let read = read(&mut bytes).await;
+        let read = read_header(&mut bytes).await;
         (read, bytes.len())
     }
 

@@ -22,7 +22,7 @@ impl Reach {
     ///
     /// # Errors
     /// When it is.
-    pub fn check(self, address: IpAddr) -> Result<(), OutOfReach> {
+    pub fn check_address(self, address: IpAddr) -> Result<(), OutOfReach> {
         if self == Self::Any || is_public(address) {
             return Ok(());
         }
@@ -84,7 +84,7 @@ mod tests {
             "::ffff:8.8.8.8",
             "64:ff9b::808:808",
         ] {
-            Reach::Public.check(public.parse().unwrap()).unwrap();
+            Reach::Public.check_address(public.parse().unwrap()).unwrap();
         }
         for private in [
             "0.0.0.0",
@@ -118,8 +118,8 @@ mod tests {
             "2606:4700::200:5efe:a00:1",
         ] {
             let address = private.parse().unwrap();
-            assert!(Reach::Public.check(address).is_err(), "{private}");
-            Reach::Any.check(address).unwrap();
+            assert!(Reach::Public.check_address(address).is_err(), "{private}");
+            Reach::Any.check_address(address).unwrap();
         }
     }
 }

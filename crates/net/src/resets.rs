@@ -71,7 +71,7 @@ pub async fn copy_both_until(
     poll_fn(|cx| {
         let copied = copy.poll(cx, Pin::new(&mut *first), Pin::new(&mut *second));
         if copied.is_pending() && stop.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(copy.stopped()));
+            return Poll::Ready(Err(copy.aborted_result()));
         }
         copied
     })
@@ -144,11 +144,11 @@ impl TwoWayCopy {
                 self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)));
             is_over = deadline.as_mut().poll(cx).is_ready();
         }
-        if is_over { Poll::Ready(self.result()) } else { Poll::Pending }
+        if is_over { Poll::Ready(self.take_result()) } else { Poll::Pending }
     }
 
     /// The result of a copy that stops before its end.
-    fn stopped(&self) -> BrokenCopy {
+    fn aborted_result(&self) -> BrokenCopy {
         BrokenCopy {
             error: io::Error::new(io::ErrorKind::ConnectionAborted, "stopped before its end"),
             is_first_cut_off: !self.back.is_complete(),
@@ -157,7 +157,7 @@ impl TwoWayCopy {
     }
 
     /// The result of a copy that is over.
-    fn result(&mut self) -> Result<(u64, u64), BrokenCopy> {
+    fn take_result(&mut self) -> Result<(u64, u64), BrokenCopy> {
         let Self { forward, back, .. } = self;
         let (forward_error, back_error) = (forward.take_error(), back.take_error());
         let is_lost = |error: &Option<io::Error>| error.as_ref().is_some_and(is_reset);

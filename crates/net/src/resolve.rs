@@ -12,7 +12,7 @@ use ginnel_base::address::{Host, HostPort};
 ///
 /// # Errors
 /// If the name cannot be resolved.
-pub async fn resolve(place: &HostPort) -> io::Result<Vec<SocketAddr>> {
+pub async fn resolve_host(place: &HostPort) -> io::Result<Vec<SocketAddr>> {
     match place.known_addresses() {
         Some(addresses) => Ok(addresses),
         None => {
@@ -27,7 +27,7 @@ pub async fn resolve(place: &HostPort) -> io::Result<Vec<SocketAddr>> {
 /// # Errors
 /// If none can.
 pub async fn listen_at(place: &HostPort) -> io::Result<TcpListener> {
-    TcpListener::bind(resolve(place).await?.as_slice()).await
+    TcpListener::bind(resolve_host(place).await?.as_slice()).await
 }
 
 /// Listens on a port of a host, as settings name it.
@@ -43,7 +43,7 @@ pub fn listen_on_now(host: &str, port: u16) -> io::Result<std::net::TcpListener>
     std::net::TcpListener::bind(resolve_now(&parse_place(host, port)?)?.as_slice())
 }
 
-/// As [`resolve`], and blocks.
+/// As [`resolve_host`], and blocks.
 pub fn resolve_now(place: &HostPort) -> io::Result<Vec<SocketAddr>> {
     match place.known_addresses() {
         Some(addresses) => Ok(addresses),

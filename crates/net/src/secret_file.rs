@@ -18,9 +18,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub fn read_secret(path: &Path) -> io::Result<Secret> {
     let text = read_secret_lines(path)?;
     match text.trim() {
-        "" => Err(invalid("the file is empty")),
+        "" => Err(invalid_data("the file is empty")),
         lines if lines.contains(['\n', '\r', '\u{2028}', '\u{2029}', '\u{85}']) => {
-            Err(invalid("the file has more than one line; write only the secret into it"))
+            Err(invalid_data("the file has more than one line; write only the secret into it"))
         }
         secret => Ok(Secret(secret.to_owned())),
     }
@@ -40,7 +40,7 @@ pub fn read_secret_lines(path: &Path) -> io::Result<String> {
     warn_if_readable(path);
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_FILE_BYTES {
-        return Err(invalid("the file is larger than 1 MiB, too large for a secret"));
+        return Err(invalid_data("the file is larger than 1 MiB, too large for a secret"));
     }
     secret_text(content)
 }
@@ -51,11 +51,11 @@ pub fn read_secret_lines(path: &Path) -> io::Result<String> {
 /// If the content is not UTF-8; the message does not show it.
 pub fn secret_text(content: Vec<u8>) -> io::Result<String> {
     if content.starts_with(&[0xff, 0xfe]) || content.starts_with(&[0xfe, 0xff]) {
-        return Err(invalid("the file is in UTF-16; save it as UTF-8"));
+        return Err(invalid_data("the file is in UTF-16; save it as UTF-8"));
     }
     let text = String::from_utf8(content).map_err(|error| {
         let position = error.utf8_error().valid_up_to() + 1;
-        invalid(&format!("the file is not UTF-8 (byte {position}); save it as UTF-8"))
+        invalid_data(&format!("the file is not UTF-8 (byte {position}); save it as UTF-8"))
     })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
@@ -84,7 +84,7 @@ pub fn take_readable_files() -> Vec<String> {
     files.into_iter().map(warning).collect()
 }
 
-fn invalid(problem: &str) -> io::Error {
+fn invalid_data(problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 

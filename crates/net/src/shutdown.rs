@@ -68,7 +68,7 @@ impl Shutdown {
     /// A shutdown that goes at least as far as this one, and may begin before it. This one is finished
     /// when both are.
     pub fn child(&self) -> Self {
-        let mut below = self.0.below();
+        let mut below = self.0.lock_children();
         let phase = watch::Sender::new(self.phase());
         let tasks = self.0.tasks.clone();
         let child = Arc::new(ShutdownNode { phase, tasks, below: Mutex::default() });
@@ -78,8 +78,8 @@ impl Shutdown {
     }
 
     /// Goes on to a phase, unless it was reached before. Sockets are closed when this returns.
-    pub fn begin(&self, phase: ShutdownPhase) {
-        self.0.begin(phase);
+    pub fn begin_phase(&self, phase: ShutdownPhase) {
+        self.0.begin_phase(phase);
     }
 
     pub fn phase(&self) -> ShutdownPhase {
@@ -98,55 +98,59 @@ impl Shutdown {
     }
 
     /// Waits until nobody holds a signal.
-    pub async fn finished(&self) {
+    pub async fn wait_until_finished(&self) {
         self.0.tasks.closed().await;
     }
 
     /// Stops: finishes what is in flight for as long as `grace`, and cuts off the rest.
     pub async fn stop(&self, grace: Duration) {
-        self.begin(ShutdownPhase::Graceful);
-        let finished = timeout(grace, self.finished()).await;
+        self.begin_phase(ShutdownPhase::Graceful);
+        let finished = timeout(grace, self.wait_until_finished()).await;
         let finished = or_debug!(finished, "tasks are cut off at the end of the grace period");
-        self.begin(ShutdownPhase::Forced);
+        self.begin_phase(ShutdownPhase::Forced);
         if finished.is_none() {
-            let finished = timeout(CUT_OFF_TIMEOUT, self.finished()).await;
+            let finished = timeout(CUT_OFF_TIMEOUT, self.wait_until_finished()).await;
             or_debug!(finished, "a task that was cut off does not end");
         }
     }
 
     /// Closes a listening socket as soon as this begins.
     pub(super) fn close_with(&self, socket: &Arc<TcpListener>) {
-        let mut below = self.0.below();
+        let mut below = self.0.lock_children();
         match self.phase() {
             ShutdownPhase::Running | ShutdownPhase::Draining => {
                 below.sockets.push(Arc::downgrade(socket));
             }
-            ShutdownPhase::Graceful | ShutdownPhase::Forced => close(socket),
+            ShutdownPhase::Graceful | ShutdownPhase::Forced => close_listener(socket),
         }
     }
 }
 
 impl ShutdownNode {
-    fn begin(&self, phase: ShutdownPhase) {
-        let mut below = self.below();
+    fn begin_phase(&self, phase: ShutdownPhase) {
+        let mut below = self.lock_children();
         self.phase.send_if_modified(|now| {
             let is_later = phase > *now;
             *now = phase.max(*now);
             is_later
         });
         if phase >= ShutdownPhase::Graceful {
-            below.sockets.drain(..).filter_map(|socket| socket.upgrade()).for_each(|it| close(&it));
+            below
+                .sockets
+                .drain(..)
+                .filter_map(|socket| socket.upgrade())
+                .for_each(|it| close_listener(&it));
         }
-        below.children.iter().filter_map(Weak::upgrade).for_each(|child| child.begin(phase));
+        below.children.iter().filter_map(Weak::upgrade).for_each(|child| child.begin_phase(phase));
     }
 
-    fn below(&self) -> MutexGuard<'_, Below> {
+    fn lock_children(&self) -> MutexGuard<'_, Below> {
         self.below.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Has the kernel refuse connections to a socket, whoever holds it.
-fn close(socket: &TcpListener) {
+fn close_listener(socket: &TcpListener) {
     let closed = SockRef::from(socket).shutdown(std::net::Shutdown::Both);
     ignore(closed, "where a system cannot do this, the socket is closed by its task");
 }
@@ -162,17 +166,17 @@ impl ShutdownSignal {
     pub fn poll_phase(&mut self, cx: &mut Context<'_>) -> ShutdownPhase {
         // The node has the other end for as long as this has the node.
         let has_changed = self.phase.has_changed().unwrap_or_default();
-        if !has_changed && self.wakes(cx) {
+        if !has_changed && self.will_wake(cx) {
             return self.seen;
         }
         // Dropped last: what a waker keeps may end another shutdown.
         let _before = self.next.take();
         // What wakes those who have seen the last phase is over: nothing wakes this too early, and
         // leaves it without a waker for the next phase.
-        let _begun = self.node.below();
+        let _begun = self.node.lock_children();
         loop {
             self.seen = *self.phase.borrow_and_update();
-            let mut change = changed(self.phase.clone());
+            let mut change = wait_for_change(self.phase.clone());
             if change.as_mut().poll(cx).is_pending() {
                 self.next = Some((cx.waker().clone(), change));
                 return self.seen;
@@ -180,7 +184,7 @@ impl ShutdownSignal {
         }
     }
 
-    fn wakes(&self, cx: &Context<'_>) -> bool {
+    fn will_wake(&self, cx: &Context<'_>) -> bool {
         self.next.as_ref().is_some_and(|(waker, _)| waker.will_wake(cx.waker()))
     }
 
@@ -205,7 +209,7 @@ impl ShutdownSignal {
 }
 
 /// Waits for the next phase.
-fn changed(mut phase: watch::Receiver<ShutdownPhase>) -> BoxedChange {
+fn wait_for_change(mut phase: watch::Receiver<ShutdownPhase>) -> BoxedChange {
     // It is polled once for its waker, which it has to take whatever else the task has done.
     Box::pin(unconstrained(async move {
         ignore(phase.changed().await, "the node outlives its signals");
@@ -235,11 +239,11 @@ mod tests {
         });
         tokio::task::yield_now().await;
 
-        shutdown.begin(ShutdownPhase::Graceful);
+        shutdown.begin_phase(ShutdownPhase::Graceful);
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        shutdown.begin(ShutdownPhase::Forced);
-        shutdown.begin(ShutdownPhase::Graceful);
+        shutdown.begin_phase(ShutdownPhase::Forced);
+        shutdown.begin_phase(ShutdownPhase::Graceful);
 
         waiting.await.unwrap();
         assert_eq!(shutdown.phase(), ShutdownPhase::Forced);
@@ -253,13 +257,13 @@ mod tests {
         let child = shutdown.child();
         let mut signal = child.signal();
 
-        child.begin(ShutdownPhase::Graceful);
+        child.begin_phase(ShutdownPhase::Graceful);
         signal.wait_for(ShutdownPhase::Graceful).await;
 
         assert_eq!(shutdown.phase(), ShutdownPhase::Running);
-        assert!(timeout(Duration::ZERO, shutdown.finished()).await.is_err());
+        assert!(timeout(Duration::ZERO, shutdown.wait_until_finished()).await.is_err());
         drop(signal);
-        shutdown.finished().await;
+        shutdown.wait_until_finished().await;
     }
 
     #[tokio::test]
@@ -286,7 +290,7 @@ mod tests {
         let waiting = tokio::spawn(async move { signal.wait_for(ShutdownPhase::Graceful).await });
         tokio::task::yield_now().await;
 
-        shutdown.begin(ShutdownPhase::Graceful);
+        shutdown.begin_phase(ShutdownPhase::Graceful);
 
         waiting.await.unwrap();
     }
@@ -296,12 +300,12 @@ mod tests {
         let shutdown = Shutdown::default();
         let child = shutdown.child();
         let mut signal = child.signal();
-        child.begin(ShutdownPhase::Graceful);
+        child.begin_phase(ShutdownPhase::Graceful);
         drop(child);
         let waiting = tokio::spawn(async move { signal.wait_for(ShutdownPhase::Forced).await });
         tokio::task::yield_now().await;
 
-        shutdown.begin(ShutdownPhase::Forced);
+        shutdown.begin_phase(ShutdownPhase::Forced);
 
         waiting.await.unwrap();
     }
@@ -321,9 +325,9 @@ mod tests {
             }));
             tokio::task::yield_now().await;
 
-            shutdown.begin(ShutdownPhase::Graceful);
+            shutdown.begin_phase(ShutdownPhase::Graceful);
             tokio::time::sleep(Duration::from_millis(1)).await;
-            shutdown.begin(ShutdownPhase::Forced);
+            shutdown.begin_phase(ShutdownPhase::Forced);
 
             timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
         }
@@ -342,7 +346,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
 
-        shutdown.begin(ShutdownPhase::Graceful);
+        shutdown.begin_phase(ShutdownPhase::Graceful);
 
         waiting.await.unwrap();
     }

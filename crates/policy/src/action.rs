@@ -29,12 +29,12 @@ pub trait Action: Debug + Send + Sync {
     }
 
     /// How TLS is spoken with visitors, where it says so.
-    fn tls(&self) -> Option<&TerminateTls> {
+    fn tls_termination(&self) -> Option<&TerminateTls> {
         None
     }
 
     /// What it asks of a login, where visitors must have logged in.
-    fn login(&self) -> Option<&LoginConfig> {
+    fn login_config(&self) -> Option<&LoginConfig> {
         None
     }
 
@@ -45,7 +45,7 @@ pub trait Action: Debug + Send + Sync {
     }
 
     /// Whether it keeps visitors out, so that a response may not pass when it fails.
-    fn guards(&self) -> bool {
+    fn fails_closed(&self) -> bool {
         false
     }
 
@@ -96,14 +96,14 @@ pub struct ActionStep {
 
 impl ActionKind {
     /// Reads the configuration of an action of this type.
-    pub(super) fn configure(&'static self, mut config: Config<'_>) -> ActionStep {
+    pub(super) fn parse_step(&'static self, mut config: Config<'_>) -> ActionStep {
         let action = (self.parse)(&mut config);
-        config.close();
+        config.reject_unknown_fields();
         ActionStep { kind: self, action, reads_path: false }
     }
 
     /// Whether the action can run in some phase of traffic that is HTTP, or that is not.
-    pub(super) fn supports(&self, is_http: bool) -> bool {
+    pub(super) fn supports_protocol(&self, is_http: bool) -> bool {
         self.phases.iter().any(|phase| phase.is_http() == is_http)
     }
 }

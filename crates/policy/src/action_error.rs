@@ -35,7 +35,7 @@ impl ActionError {
     }
 
     /// A failure after which the request goes on as if the action were not there.
-    pub(super) fn harmless(code: u16, message: impl ToString) -> Self {
+    pub(super) fn non_fatal(code: u16, message: impl ToString) -> Self {
         Self { code, message: message.to_string(), fatal: false }
     }
 }

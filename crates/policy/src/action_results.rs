@@ -27,7 +27,7 @@ impl ActionResults {
     }
 
     /// The result under the name that expressions use.
-    pub(super) fn named(&self, name: &str) -> Option<&Json> {
+    pub(super) fn find_by_name(&self, name: &str) -> Option<&Json> {
         let (_, result) = self.0.iter().find(|(kind, _)| result_name(kind) == name)?;
         Some(result)
     }
@@ -64,9 +64,9 @@ mod tests {
         results.insert("add-headers", shared.clone());
         results.get_mut("add-headers").unwrap()["error"] = json!({"code": 1});
 
-        assert_eq!(results.named("add_headers").unwrap()["error"]["code"], 1);
-        assert_eq!(results.named("compress"), Some(&json!({"chosen": "gzip"})));
-        assert_eq!(results.named("add-headers"), None);
+        assert_eq!(results.find_by_name("add_headers").unwrap()["error"]["code"], 1);
+        assert_eq!(results.find_by_name("compress"), Some(&json!({"chosen": "gzip"})));
+        assert_eq!(results.find_by_name("add-headers"), None);
         assert_eq!(results.to_json().keys().collect::<Vec<_>>(), ["add_headers", "compress"]);
         assert_eq!(*shared, json!({"headers_added": {"x": "1"}}), "others keep what they have");
     }

@@ -56,7 +56,7 @@ impl AddressKind {
     const ALL: [Self; 3] = [Self::Place, Self::System, Self::Category];
 
     /// The kind that a variable asks for.
-    pub(super) fn of_variable(name: &str) -> Option<Self> {
+    pub(super) fn from_variable(name: &str) -> Option<Self> {
         let name = name.strip_prefix("conn.")?;
         if name.starts_with("geo.") {
             return Some(Self::Place);
@@ -69,7 +69,7 @@ impl AddressKind {
     }
 
     /// The setting of the service that names the file.
-    pub fn setting(self) -> &'static str {
+    pub fn setting_name(self) -> &'static str {
         match self {
             Self::Place => "geo_database",
             Self::System => "asn_database",
@@ -77,7 +77,7 @@ impl AddressKind {
         }
     }
 
-    fn variables(self) -> &'static str {
+    fn variable_names(self) -> &'static str {
         match self {
             Self::Place => "conn.geo and conn.client_ip.geo",
             Self::System => "conn.client_ip.as",
@@ -96,9 +96,9 @@ impl AddressKinds {
     pub fn missing_from(self, known: Self) -> Option<Problem> {
         let is_missing = |kind: &AddressKind| self.0[*kind as usize] && !known.0[*kind as usize];
         let kind = AddressKind::ALL.into_iter().find(is_missing)?;
-        let (variables, setting) = (kind.variables(), kind.setting());
+        let (variables, setting) = (kind.variable_names(), kind.setting_name());
         let message = format!("{variables} need {setting}, which this service does not have");
-        Some(DocumentPath::top("document").problem(code::EXPRESSION, message))
+        Some(DocumentPath::top_level("document").problem(code::EXPRESSION, message))
     }
 }
 
@@ -112,12 +112,12 @@ impl BitOrAssign for AddressKinds {
 
 impl AddressLookup {
     /// A lookup that has not been made.
-    pub fn of(database: Option<Arc<dyn AddressDatabase>>) -> Self {
+    pub fn from_database(database: Option<Arc<dyn AddressDatabase>>) -> Self {
         Self { database, found: OnceLock::new() }
     }
 
     /// What is known of this address, which is the same one each time.
-    pub fn facts(&self, address: IpAddr) -> Option<&AddressFacts> {
+    pub fn look_up(&self, address: IpAddr) -> Option<&AddressFacts> {
         let database = self.database.as_ref()?;
         Some(self.found.get_or_init(|| database.find(address.to_canonical())))
     }
@@ -133,16 +133,16 @@ mod tests {
         let variables = ["conn.geo.city", "conn.client_ip.as.number", "conn.client_ip.is_tor_node"];
         for (variable, missing) in variables.iter().zip(AddressKind::ALL) {
             let mut asked = AddressKinds::default();
-            asked.insert(AddressKind::of_variable(variable).unwrap());
+            asked.insert(AddressKind::from_variable(variable).unwrap());
             let mut others = AddressKinds::default();
             for kind in AddressKind::ALL.into_iter().filter(|kind| *kind != missing) {
                 others.insert(kind);
             }
 
             let problem = asked.missing_from(others).unwrap().to_string();
-            assert!(problem.contains(missing.setting()), "{variable}: {problem}");
+            assert!(problem.contains(missing.setting_name()), "{variable}: {problem}");
             assert_eq!(asked.missing_from(asked), None);
         }
-        assert_eq!(AddressKind::of_variable("conn.client_ip"), None);
+        assert_eq!(AddressKind::from_variable("conn.client_ip"), None);
     }
 }

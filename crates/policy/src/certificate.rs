@@ -60,7 +60,7 @@ pub struct ExtensionFacts {
 
 impl AlternativeNames {
     /// All of them in one line.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let kinds = [
             ("DNS", &self.dns_names),
             ("email", &self.email_addresses),

@@ -39,17 +39,26 @@ impl Checker {
     }
 
     /// Records a problem.
-    pub(super) fn refuse(&mut self, place: &DocumentPath, code: u16, message: impl Into<String>) {
+    pub(super) fn record_problem(
+        &mut self,
+        place: &DocumentPath,
+        code: u16,
+        message: impl Into<String>,
+    ) {
         self.problems.push(place.problem(code, message));
     }
 
     /// Compiles an expression.
-    pub(super) fn expression(&mut self, place: &DocumentPath, source: &str) -> Option<Expression> {
-        self.condition(place, source, &[])
+    pub(super) fn compile_expression(
+        &mut self,
+        place: &DocumentPath,
+        source: &str,
+    ) -> Option<Expression> {
+        self.compile_condition(place, source, &[])
     }
 
     /// Compiles an expression that sees some names of its own.
-    pub(super) fn condition(
+    pub(super) fn compile_condition(
         &mut self,
         place: &DocumentPath,
         source: &str,
@@ -59,26 +68,30 @@ impl Checker {
             return None;
         }
         let compiled = Expression::compile_with(source, self.phase, names);
-        let expression = self.accept(place, compiled)?;
+        let expression = self.ok_or_record(place, compiled)?;
         self.reads |= expression.reads_of_note();
         self.secrets.extend(expression.secrets().iter().cloned());
-        self.count_patterns(place, expression.patterns()).then_some(expression)
+        self.count_patterns(place, expression.pattern_count()).then_some(expression)
     }
 
     /// Compiles a template; a bad one is empty.
-    pub(super) fn template(&mut self, place: &DocumentPath, source: &str) -> Template {
+    pub(super) fn compile_template(&mut self, place: &DocumentPath, source: &str) -> Template {
         if self.has_too_many_patterns() {
             return Template::default();
         }
         let compiled = Template::compile(source, self.phase);
-        let template = self.accept(place, compiled).unwrap_or_default();
+        let template = self.ok_or_record(place, compiled).unwrap_or_default();
         self.reads |= template.reads_of_note();
         self.secrets.extend(template.secrets().cloned());
-        if self.count_patterns(place, template.patterns()) { template } else { Template::default() }
+        if self.count_patterns(place, template.pattern_count()) {
+            template
+        } else {
+            Template::default()
+        }
     }
 
     /// Compiles the pattern that a template is, unless it has expressions to be evaluated first.
-    pub(super) fn pattern(
+    pub(super) fn compile_pattern(
         &mut self,
         place: &DocumentPath,
         template: Template,
@@ -89,7 +102,11 @@ impl Checker {
         let pattern = PatternTemplate::compile(template);
         pattern
             .map_err(|reason| {
-                self.refuse(place, code::REGEX, format!("invalid regular expression: {reason}"))
+                self.record_problem(
+                    place,
+                    code::REGEX,
+                    format!("invalid regular expression: {reason}"),
+                )
             })
             .ok()
     }
@@ -97,26 +114,33 @@ impl Checker {
     /// Compiles the templates in a value that is nested at most ten levels deep.
     ///
     /// `code` is the problem of a value that is nested more deeply.
-    pub(super) fn tree(&mut self, place: &DocumentPath, value: &Value, code: u16) -> Tree {
-        self.nested(place, value, code, 0)
+    pub(super) fn compile_tree(&mut self, place: &DocumentPath, value: &Value, code: u16) -> Tree {
+        self.compile_nested(place, value, code, 0)
     }
 
-    fn nested(&mut self, place: &DocumentPath, value: &Value, code: u16, depth: usize) -> Tree {
+    fn compile_nested(
+        &mut self,
+        place: &DocumentPath,
+        value: &Value,
+        code: u16,
+        depth: usize,
+    ) -> Tree {
         if depth > DEPTH {
-            self.refuse(place, code, format!("nested more than {DEPTH} levels deep"));
+            self.record_problem(place, code, format!("nested more than {DEPTH} levels deep"));
             return Tree::Plain(Value::Null);
         }
         match value {
-            Value::String(text) => Tree::Text(self.template(place, text)),
+            Value::String(text) => Tree::Text(self.compile_template(place, text)),
             Value::Array(entries) => {
                 let entries = entries.iter().enumerate();
-                let nested =
-                    |(index, entry)| self.nested(&place.entry(index), entry, code, depth + 1);
+                let nested = |(index, entry)| {
+                    self.compile_nested(&place.entry(index), entry, code, depth + 1)
+                };
                 Tree::List(entries.map(nested).collect())
             }
             Value::Object(fields) => {
                 let nested = |(name, value): (&String, &Value)| {
-                    (name.clone(), self.nested(&place.field(name), value, code, depth + 1))
+                    (name.clone(), self.compile_nested(&place.field(name), value, code, depth + 1))
                 };
                 Tree::Map(fields.iter().map(nested).collect())
             }
@@ -134,22 +158,22 @@ impl Checker {
         self.patterns += count;
         if self.has_too_many_patterns() && !had_too_many {
             let message = format!("more than {PATTERNS} regular expressions in the document");
-            self.refuse(place, code::REGEX, message);
+            self.record_problem(place, code::REGEX, message);
         }
         !self.has_too_many_patterns()
     }
 
-    fn accept<T>(
+    fn ok_or_record<T>(
         &mut self,
         place: &DocumentPath,
         compiled: Result<T, ExpressionError>,
     ) -> Option<T> {
-        compiled.map_err(|fault| self.refuse(place, fault.code, fault.message)).ok()
+        compiled.map_err(|fault| self.record_problem(place, fault.code, fault.message)).ok()
     }
 }
 
 /// Reads a duration such as `90s`, `1m30s` or `1.5h`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
@@ -182,15 +206,15 @@ mod tests {
 
     #[test]
     fn durations_add_up() {
-        assert_eq!(duration("90s"), Some(Duration::from_secs(90)));
-        assert_eq!(duration("1h1m30.5s"), Some(Duration::from_millis(3_690_500)));
-        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(parse_duration("90s"), Some(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1h1m30.5s"), Some(Duration::from_millis(3_690_500)));
+        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
     }
 
     #[test]
     fn what_has_no_unit_is_no_duration() {
         for text in ["", "10", "s", "-1s", "1d", "1.2.3s", "1s2", "99999999999999999999h", "1 s"] {
-            assert_eq!(duration(text), None, "{text}");
+            assert_eq!(parse_duration(text), None, "{text}");
         }
     }
 }

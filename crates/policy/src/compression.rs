@@ -44,7 +44,7 @@ impl Coding {
 }
 
 /// The way that the visitor likes best among those that are offered.
-pub fn negotiate(headers: &HeaderMap, offered: &[Coding]) -> Option<Coding> {
+pub fn negotiate_coding(headers: &HeaderMap, offered: &[Coding]) -> Option<Coding> {
     let accepted: Vec<&str> = headers
         .get_all(ACCEPT_ENCODING)
         .iter()
@@ -53,7 +53,7 @@ pub fn negotiate(headers: &HeaderMap, offered: &[Coding]) -> Option<Coding> {
         .collect();
     let mut best: Option<(u16, Coding)> = None;
     for coding in offered {
-        let weight = weight(&accepted, coding.name());
+        let weight = coding_weight(&accepted, coding.name());
         if weight > best.map_or(0, |(best, _)| best) {
             best = Some((weight, *coding));
         }
@@ -62,17 +62,17 @@ pub fn negotiate(headers: &HeaderMap, offered: &[Coding]) -> Option<Coding> {
 }
 
 /// How much a visitor likes a coding, in thousandths; `*` speaks for those it does not name.
-fn weight(accepted: &[&str], name: &str) -> u16 {
+fn coding_weight(accepted: &[&str], name: &str) -> u16 {
     let of = |encoding: &str| {
         accepted.iter().find_map(|entry| {
             let (coding, parameters) = entry.split_once(';').unwrap_or((entry, ""));
-            coding.trim().eq_ignore_ascii_case(encoding).then(|| quality(parameters))
+            coding.trim().eq_ignore_ascii_case(encoding).then(|| parse_quality(parameters))
         })
     };
     of(name).or_else(|| of("*")).unwrap_or(0)
 }
 
-fn quality(parameters: &str) -> u16 {
+fn parse_quality(parameters: &str) -> u16 {
     let q = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().ok())?
@@ -99,15 +99,15 @@ pub fn is_encoded(headers: &HeaderMap) -> bool {
 }
 
 /// Says in the headers that the body is compressed.
-pub fn announce(headers: &mut HeaderMap, coding: Coding) {
+pub fn set_coding_headers(headers: &mut HeaderMap, coding: Coding) {
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
-    weaken(headers);
+    weaken_etag(headers);
 }
 
 /// An entity tag names bytes; these are others, which mean the same.
-fn weaken(headers: &mut HeaderMap) {
+fn weaken_etag(headers: &mut HeaderMap) {
     let strong = headers.get(ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/"));
     let weak = strong.map(|tag| [b"W/", tag.as_bytes()].concat());
     if let Some(weak) = weak.and_then(|weak| HeaderValue::from_bytes(&weak).ok()) {
@@ -146,15 +146,15 @@ impl Encoder {
     }
 
     /// Takes a piece; gives what has come out, which may be nothing yet.
-    pub fn take(&mut self, piece: &[u8]) -> io::Result<Bytes> {
+    pub fn compress_chunk(&mut self, piece: &[u8]) -> io::Result<Bytes> {
         each!(self, inner => inner.write_all(piece))?;
-        Ok(self.out())
+        Ok(self.take_output())
     }
 
     /// Gives everything that was taken, so that nobody waits for it.
     pub fn flush(&mut self) -> io::Result<Bytes> {
         each!(self, inner => inner.flush())?;
-        Ok(self.out())
+        Ok(self.take_output())
     }
 
     /// Gives the end.
@@ -167,7 +167,7 @@ impl Encoder {
         Ok(rest.into())
     }
 
-    fn out(&mut self) -> Bytes {
+    fn take_output(&mut self) -> Bytes {
         let out = each!(self, inner => inner.get_mut());
         std::mem::take(out).into()
     }
@@ -180,7 +180,7 @@ mod tests {
 
     fn chosen(accepted: &str) -> Option<Coding> {
         let headers = [(ACCEPT_ENCODING, accepted.parse().unwrap())];
-        negotiate(&HeaderMap::from_iter(headers), ALL)
+        negotiate_coding(&HeaderMap::from_iter(headers), ALL)
     }
 
     #[test]
@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(chosen("*;q=0.1, gzip;q=0"), Some(Coding::Deflate));
         assert_eq!(chosen("identity"), None);
         assert_eq!(chosen("gzip;q=0"), None);
-        assert_eq!(negotiate(&HeaderMap::new(), ALL), None);
+        assert_eq!(negotiate_coding(&HeaderMap::new(), ALL), None);
     }
 }

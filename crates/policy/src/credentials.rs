@@ -7,7 +7,7 @@ use http::header::AUTHORIZATION;
 use ring::digest::{SHA256, digest};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::headers::single;
+use super::headers::single_header;
 
 /// Names and passwords, `name:password`.
 #[derive(Debug)]
@@ -15,14 +15,14 @@ pub struct Passwords(pub Vec<String>);
 
 impl Passwords {
     /// Whether a request carries one of them; takes the same time for right and wrong ones.
-    pub fn allow(&self, headers: &HeaderMap) -> bool {
-        presented(headers).is_some_and(|presented| is_known(&presented, &self.0))
+    pub fn allows_request(&self, headers: &HeaderMap) -> bool {
+        presented_credentials(headers).is_some_and(|presented| is_known(&presented, &self.0))
     }
 }
 
 /// The name and the password that a request carries; none where there are several.
-pub(super) fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let value = single(headers, AUTHORIZATION.as_str())?.to_str().ok()?;
+pub(super) fn presented_credentials(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let value = single_header(headers, AUTHORIZATION.as_str())?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -51,7 +51,7 @@ mod tests {
         let passwords = Passwords(vec!["ada:lovelace:1".into(), "bob:builder".into()]);
         let allows = |value: &str| {
             let headers = [(AUTHORIZATION, value.parse().unwrap())];
-            passwords.allow(&HeaderMap::from_iter(headers))
+            passwords.allows_request(&HeaderMap::from_iter(headers))
         };
 
         assert!(allows(&format!("basic {}", STANDARD.encode("ada:lovelace:1"))));
@@ -59,13 +59,13 @@ mod tests {
         assert!(!allows(&format!("Basic {}", STANDARD.encode("bob:lovelace:1"))));
         assert!(!allows(&format!("Bearer {}", STANDARD.encode("bob:builder"))));
         assert!(!allows("Basic !"));
-        assert!(!passwords.allow(&HeaderMap::new()));
+        assert!(!passwords.allows_request(&HeaderMap::new()));
         let good = format!("Basic {}", STANDARD.encode("bob:builder"));
         let several = [good.as_str(), "Bearer x"].map(|it| (AUTHORIZATION, it.parse().unwrap()));
         let mut headers = HeaderMap::new();
         for (name, value) in several {
             headers.append(name, value);
         }
-        assert!(!passwords.allow(&headers), "with two headers");
+        assert!(!passwords.allows_request(&headers), "with two headers");
     }
 }

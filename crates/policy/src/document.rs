@@ -12,7 +12,7 @@ use ginnel_api::policy_document;
 use super::actions::terminate_tls::TerminateTls;
 use super::address::AddressKinds;
 use super::checker::Checker;
-use super::fields::{faults, field, is_field};
+use super::fields::{field_faults, find_field, is_field};
 use super::head_rules::HeadRules;
 use super::login::{LoginConfig, LoginVisit, OauthApplications};
 use super::path::{Ambiguity, RequestPath};
@@ -77,20 +77,20 @@ impl Policy {
 
     /// Compiles a document for what it is put on, or finds all that is wrong with it.
     pub fn compile(document: &Value, scope: Scope) -> Result<Self, Vec<Problem>> {
-        let whole = DocumentPath::top("document");
+        let whole = DocumentPath::top_level("document");
         let document = &*policy_document::with_texts(document);
         let Some(fields) = document.as_object() else {
             return Err(vec![whole.problem(code::DOCUMENT, "must be an object")]);
         };
-        if !fits(document) {
+        if !fits_size_limit(document) {
             return Err(vec![whole.problem(code::DOCUMENT, format!("larger than {SIZE} bytes"))]);
         }
-        compile(fields, scope)
+        compile_document(fields, scope)
     }
 
     /// Reads a document from JSON or YAML, and compiles it.
     pub fn parse(text: &str, scope: Scope) -> Result<Self, Vec<Problem>> {
-        Self::compile(&read(text).map_err(|problem| vec![problem])?, scope)
+        Self::compile(&read_document(text).map_err(|problem| vec![problem])?, scope)
     }
 
     /// The rules of a phase.
@@ -119,37 +119,40 @@ impl Policy {
     }
 
     fn tls_terminations(&self) -> impl Iterator<Item = &TerminateTls> {
-        self.connect.iter().flat_map(|rule| &rule.actions).filter_map(|step| step.action.tls())
+        self.connect
+            .iter()
+            .flat_map(|rule| &rule.actions)
+            .filter_map(|step| step.action.tls_termination())
     }
 
     /// Whether visitors log in at an issuer that is reached over this machine alone.
     pub fn has_local_issuers(&self) -> bool {
-        self.logins().any(LoginConfig::is_local)
+        self.login_configs().any(LoginConfig::is_local)
     }
 
     /// The addresses of issuers, where documents write them in place of names.
     pub fn issuer_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.logins().flat_map(LoginConfig::addresses)
+        self.login_configs().flat_map(LoginConfig::literal_addresses)
     }
 
     /// Whether a step of a login belongs to one of its rules.
     pub fn takes_login(&self, visit: &LoginVisit) -> bool {
-        self.logins().any(|config| visit.is_for(config))
+        self.login_configs().any(|config| visit.is_for(config))
     }
 
     /// What is wrong with its logins where the operator has these applications.
     pub fn login_problem(&self, applications: &OauthApplications) -> Option<Problem> {
-        let message = self.logins().find_map(|config| config.problem(applications))?;
-        Some(DocumentPath::top("document").problem(code::VALUE, message))
+        let message = self.login_configs().find_map(|config| config.setup_problem(applications))?;
+        Some(DocumentPath::top_level("document").problem(code::VALUE, message))
     }
 
-    fn logins(&self) -> impl Iterator<Item = &LoginConfig> {
+    fn login_configs(&self) -> impl Iterator<Item = &LoginConfig> {
         let steps = self.request.iter().flat_map(|rule| &rule.actions);
-        steps.filter_map(|step| step.action.login())
+        steps.filter_map(|step| step.action.login_config())
     }
 
     /// Why a request with this path is not for the rules, where they look at paths.
-    pub fn ambiguity(&self, path: &str) -> Option<Ambiguity> {
+    pub fn path_ambiguity(&self, path: &str) -> Option<Ambiguity> {
         let reads = self.enabled && self.reads_paths;
         if reads { RequestPath::new(path).ambiguity() } else { None }
     }
@@ -165,9 +168,10 @@ impl Policy {
 }
 
 /// Reads a document from JSON or YAML.
-pub fn read(text: &str) -> Result<Value, Problem> {
-    policy_document::read(text).map_err(|error| {
-        let place = DocumentPath::top(if error.path.is_empty() { "document" } else { &error.path });
+pub fn read_document(text: &str) -> Result<Value, Problem> {
+    policy_document::read_document(text).map_err(|error| {
+        let place =
+            DocumentPath::top_level(if error.path.is_empty() { "document" } else { &error.path });
         place.problem(code::DOCUMENT, error.problem)
     })
 }
@@ -176,52 +180,54 @@ pub fn read(text: &str) -> Result<Value, Problem> {
 pub fn unclear_number(document: &Value) -> Option<Problem> {
     let path = policy_document::unclear_number(document)?;
     let message = "is a number in a text field, and its spelling is not known; put it into quotes";
-    Some(DocumentPath::top(path.trim_start_matches('.')).problem(code::CONFIG, message))
+    Some(DocumentPath::top_level(path.trim_start_matches('.')).problem(code::CONFIG, message))
 }
 
-fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {
+fn compile_document(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {
     let mut policy = Policy::empty();
     let mut checker = Checker::new(Phase::Request);
     checker.problems.extend(mixed_spellings(fields));
     let known: Vec<_> = fields.keys().map(|spelled| field_name(spelled)).collect();
-    for (name, fault) in faults(fields, &known) {
-        checker.refuse(&DocumentPath::top(name), code::DOCUMENT, fault);
+    for (name, fault) in field_faults(fields, &known) {
+        checker.record_problem(&DocumentPath::top_level(name), code::DOCUMENT, fault);
     }
     for (spelled, value) in fields {
-        let (name, place) = (field_name(spelled), DocumentPath::top(spelled));
+        let (name, place) = (field_name(spelled), DocumentPath::top_level(spelled));
         if name == "enabled" {
             match value {
                 Value::Null => {}
                 Value::Bool(enabled) => policy.enabled = *enabled,
-                _ => checker.refuse(&place, code::DOCUMENT, "enabled must be true or false"),
+                _ => {
+                    checker.record_problem(&place, code::DOCUMENT, "enabled must be true or false")
+                }
             }
             continue;
         }
-        match phase(name, scope) {
-            Err((code, message)) => checker.refuse(&place, code, message),
+        match parse_phase(name, scope) {
+            Err((code, message)) => checker.record_problem(&place, code, message),
             Ok(phase) => {
                 checker.phase = phase;
-                *policy.rules_mut(phase) = rules(&mut checker, &place, value);
+                *policy.rules_mut(phase) = compile_rules(&mut checker, &place, value);
             }
         }
     }
     if scope.is_edge() && policy.tls_termination().is_some() {
         let message = "terminate-tls is for endpoints of agents: edges have a module for it";
-        checker.refuse(&DocumentPath::top("inbound"), code::PROTOCOL, message);
+        checker.record_problem(&DocumentPath::top_level("inbound"), code::PROTOCOL, message);
     }
     if policy.tls_terminations().nth(1).is_some() {
         let message = "there is more than one terminate-tls";
-        checker.refuse(&DocumentPath::top("on_tcp_connect"), code::DOCUMENT, message);
+        checker.record_problem(&DocumentPath::top_level("on_tcp_connect"), code::DOCUMENT, message);
     }
     policy.reads_paths = checker.reads.path;
     policy.address_kinds = checker.reads.addresses;
     policy.secrets = checker.secrets.into_iter().collect();
     let mut steps = policy.request.iter().flat_map(|rule| &rule.actions);
-    policy.has_logins = steps.any(|step| step.action.login().is_some());
+    policy.has_logins = steps.any(|step| step.action.login_config().is_some());
     // Whether secrets are all there is found out where there is a message to refuse, and what visitors say
     // of themselves is taken off whole messages.
     let is_whole = !policy.secrets.is_empty() || policy.has_logins;
-    policy.head_rules = if is_whole { None } else { HeadRules::of(&policy.request) };
+    policy.head_rules = if is_whole { None } else { HeadRules::from_rules(&policy.request) };
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
 }
 
@@ -235,13 +241,15 @@ fn field_name(spelled: &str) -> &str {
 /// for the phases, and those of rules and actions, whatever their spelling.
 pub fn as_edge_module(document: Value) -> Value {
     let rule = |rule| {
-        rename(rule, rule_field, |name, value| match name {
-            "actions" => each(value, |action| rename(action, action_field, |_, value| value)),
+        rename_fields(rule, rule_field, |name, value| match name {
+            "actions" => {
+                map_items(value, |action| rename_fields(action, action_field, |_, value| value))
+            }
             _ => value,
         })
     };
-    rename(document, edge_field, |name, value| match name {
-        "inbound" | "outbound" => each(value, rule),
+    rename_fields(document, edge_field, |name, value| match name {
+        "inbound" | "outbound" => map_items(value, rule),
         _ => value,
     })
 }
@@ -266,7 +274,7 @@ fn known_field<'s>(spelled: &'s str, known: &[&'static str]) -> &'s str {
     known.iter().find(|name| is_field(spelled, name)).copied().unwrap_or(spelled)
 }
 
-fn each(list: Value, change: impl Fn(Value) -> Value) -> Value {
+fn map_items(list: Value, change: impl Fn(Value) -> Value) -> Value {
     match list {
         Value::Array(items) => Value::Array(items.into_iter().map(change).collect()),
         other => other,
@@ -274,7 +282,7 @@ fn each(list: Value, change: impl Fn(Value) -> Value) -> Value {
 }
 
 /// An object with other names for its fields, and what becomes of their values.
-fn rename(
+fn rename_fields(
     object: Value,
     name_of: impl Fn(&str) -> &str,
     change: impl Fn(&str, Value) -> Value,
@@ -288,7 +296,7 @@ fn rename(
 }
 
 /// The phase that a field of the document names, or what is wrong with it.
-fn phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
+fn parse_phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
     match name {
         "inbound" if scope.is_http() => Ok(Phase::Request),
         "inbound" => Ok(Phase::Connect),
@@ -312,30 +320,30 @@ fn phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
 }
 
 fn mixed_spellings(fields: &Map<String, Value>) -> Option<Problem> {
-    let has = |name: &&&str| field(fields, name).is_some();
+    let has = |name: &&&str| find_field(fields, name).is_some();
     let (old, new) = (OLD_PHASES.iter().find(has)?, PHASES.iter().find(has)?);
     let message = format!("{new} and {old} cannot be in one document");
-    Some(DocumentPath::top("document").problem(code::DOCUMENT, message))
+    Some(DocumentPath::top_level("document").problem(code::DOCUMENT, message))
 }
 
-fn rules(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Vec<Rule> {
+fn compile_rules(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Vec<Rule> {
     let rules = match value {
         Value::Null => return Vec::new(),
         Value::Array(rules) => rules,
         _ => {
-            checker.refuse(place, code::DOCUMENT, "must be a list of rules");
+            checker.record_problem(place, code::DOCUMENT, "must be a list of rules");
             return Vec::new();
         }
     };
     if rules.len() > RULES {
-        checker.refuse(place, code::RULE_COUNT, format!("more than {RULES} rules"));
+        checker.record_problem(place, code::RULE_COUNT, format!("more than {RULES} rules"));
         return Vec::new();
     }
     let mut compiled: Vec<Rule> = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let place = place.entry(index);
         if compiled.iter().any(Rule::always_ends) {
-            checker.refuse(&place, code::UNREACHABLE, "a rule before it ends the phase");
+            checker.record_problem(&place, code::UNREACHABLE, "a rule before it ends the phase");
         }
         compiled.push(Rule::parse(checker, &place, rule));
     }
@@ -343,7 +351,7 @@ fn rules(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Vec<Rule
 }
 
 /// Whether the document is small enough; stops counting when it is not.
-fn fits(document: &Value) -> bool {
+fn fits_size_limit(document: &Value) -> bool {
     serde_json::to_writer(Room(SIZE), document).is_ok()
 }
 

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, request, response};
 
-use ginnel_http1::{query_of, read_target};
+use ginnel_http1::{read_target, request_query};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
@@ -45,8 +45,8 @@ pub struct VisitorConnection {
 
 impl VisitorConnection {
     /// What is known of the visitor's address.
-    pub(super) fn address(&self) -> Option<&AddressFacts> {
-        self.lookup.facts(self.client.ip())
+    pub(super) fn address_facts(&self) -> Option<&AddressFacts> {
+        self.lookup.look_up(self.client.ip())
     }
 }
 
@@ -212,7 +212,7 @@ impl Exchange {
     }
 
     /// What begins with a request.
-    pub fn of_request(
+    pub fn from_request(
         connection: Arc<VisitorConnection>,
         endpoint: Arc<EndpointFacts>,
         request: Request,
@@ -226,7 +226,7 @@ impl Exchange {
     /// `2001:db8:1:2::/64`, and an IPv4 address as it is.
     pub(super) fn client_network(&self) -> String {
         let address = self.connection.client.ip().to_canonical();
-        let network = Cidr::around(address, self.ipv6_prefix).filter(|_| address.is_ipv6());
+        let network = Cidr::from_prefix(address, self.ipv6_prefix).filter(|_| address.is_ipv6());
         network.map_or_else(|| address.to_string(), |network| network.to_string())
     }
 
@@ -236,14 +236,14 @@ impl Exchange {
     }
 
     /// Looks at the request with another reading of its path, if a URI can have such a path.
-    pub(super) fn read_as<T>(
+    pub(super) fn with_path_reading<T>(
         &mut self,
         path: &str,
         look: impl FnOnce(&mut Self) -> T,
     ) -> Option<T> {
         let request = self.request_mut()?;
         let head = &mut request.head;
-        let query = query_of(&head.uri, &head.extensions);
+        let query = request_query(&head.uri, &head.extensions);
         let target = format!("{path}{}", query.map(|it| format!("?{it}")).unwrap_or_default());
         let (mut uri, raw) = read_target(&target)?;
         let mut extensions = std::mem::take(&mut head.extensions);
@@ -277,7 +277,7 @@ impl Exchange {
 
     /// What the request said to those who ask who has sent it, before rules have changed it; none where it
     /// names no host, or nobody asks.
-    pub(super) fn visit(&self) -> Option<&LoginVisit> {
+    pub(super) fn login_visit(&self) -> Option<&LoginVisit> {
         self.visit.as_deref()
     }
 
@@ -286,7 +286,7 @@ impl Exchange {
     pub(super) fn withhold_logins(&mut self) {
         let Some(request) = self.request_mut() else { return };
         let headers = &mut request.head.headers;
-        if let Some(WithheldCookies(cookies)) = login::withhold(headers) {
+        if let Some(WithheldCookies(cookies)) = login::withhold_cookies(headers) {
             let withheld: &mut WithheldCookies = request.head.extensions.get_or_insert_default();
             withheld.0.extend(cookies);
         }
@@ -295,7 +295,8 @@ impl Exchange {
         {
             let head = &request.head;
             let target = (&head.method, &head.uri);
-            let visit = LoginVisit::read(target, &head.headers, &head.extensions, request.scheme);
+            let visit =
+                LoginVisit::from_request(target, &head.headers, &head.extensions, request.scheme);
             self.visit = visit.map(Box::new);
         }
     }
@@ -332,7 +333,7 @@ impl Exchange {
     }
 
     /// Makes the response of an answer that a rule or the server itself gave.
-    pub fn respond(&mut self, answer: LocalResponse) {
+    pub fn set_local_response(&mut self, answer: LocalResponse) {
         let (mut head, ()) = http::Response::new(()).into_parts();
         head.status = answer.status;
         head.headers = answer.headers;
@@ -359,9 +360,9 @@ impl Exchange {
     /// answer at all.
     ///
     /// Circuit breakers count it. A request that was never sent counts for nothing.
-    pub fn upstream_answered(&mut self, good: bool, now: std::time::Instant) {
+    pub fn record_upstream_outcome(&mut self, good: bool, now: std::time::Instant) {
         for attempt in self.attempts.drain(..) {
-            attempt.ended(good, now);
+            attempt.report_outcome(good, now);
         }
     }
 
@@ -369,12 +370,12 @@ impl Exchange {
     pub(super) fn end_response(&mut self) {
         let Some(codings) = self.codings.take() else { return };
         let request = self.request().filter(|request| request.head.method != Method::HEAD);
-        let chosen =
-            request.and_then(|request| compression::negotiate(&request.head.headers, &codings));
+        let chosen = request
+            .and_then(|request| compression::negotiate_coding(&request.head.headers, &codings));
         let (Some(coding), Some(response)) = (chosen, self.response.as_deref_mut()) else { return };
         let is_empty = matches!(&response.body, Content::Full(body) if body.is_empty());
         if !is_empty && compression::is_compressible(response.head.status, &response.head.headers) {
-            compression::announce(&mut response.head.headers, coding);
+            compression::set_coding_headers(&mut response.head.headers, coding);
             self.memo.forget_response();
             self.coding = Some(coding);
         }

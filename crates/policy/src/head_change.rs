@@ -20,14 +20,14 @@ pub struct HeadChange {
 impl HeadChange {
     /// Returns true if a field of a request is removed. A removed field goes in each spelling that CGI and WSGI
     /// cannot tell apart, and an added field replaces all spellings but its own.
-    pub fn removes(&self, name: &[u8]) -> bool {
+    pub fn removes_field(&self, name: &[u8]) -> bool {
         let mut added = self.added.iter();
         self.removed.iter().any(|known| is_removed_with(name, known))
             || added.any(|(known, _)| is_replaced_by(name, known))
     }
 
     /// The names of all fields that are changed.
-    pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
+    pub fn changed_names(&self) -> impl Iterator<Item = &HeaderName> {
         self.added.iter().map(|(name, _)| name).chain(&self.removed)
     }
 }

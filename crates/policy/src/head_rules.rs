@@ -2,7 +2,7 @@
 //!
 //! Most policies let most requests pass and add a header or two. For these the rules need no map of
 //! headers and no exchange: their expressions read the head where it lies, and what they change is
-//! lines. As soon as a rule matches that does anything else, [`Policy::run`] decides on the request as
+//! lines. As soon as a rule matches that does anything else, [`Policy::start_phase`] decides on the request as
 //! if nobody had looked before; nothing that counts or costs has happened until then.
 
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub(super) struct HeadRules(Vec<Option<Arc<HeadChange>>>);
 
 impl HeadRules {
     /// Looks at rules; none where one of them wants to see more than a head.
-    pub(super) fn of(rules: &[Rule]) -> Option<Self> {
+    pub(super) fn from_rules(rules: &[Rule]) -> Option<Self> {
         let mut changed: Vec<HeaderName> = Vec::new();
         let mut changes = Vec::new();
         for rule in rules {
             let reads = |expression: &Expression| {
                 expression
-                    .reads()
+                    .fact_reads()
                     .is_some_and(|reads| reads.iter().all(|read| is_known(read, &changed)))
             };
             if !rule.expressions.iter().all(reads) {
@@ -43,13 +43,13 @@ impl HeadRules {
             }
             let change = change_of(&rule.actions);
             let is_clear = |change: &HeadChange| {
-                !change.names().any(|name| has_changed(name, &changed)) && !is_twice(change)
+                !change.changed_names().any(|name| has_changed(name, &changed)) && !is_twice(change)
             };
             // Of a rule that always matches nothing is gained by looking first.
             if !change.as_ref().map_or(!rule.expressions.is_empty(), is_clear) {
                 return None;
             }
-            changed.extend(change.iter().flat_map(HeadChange::names).cloned());
+            changed.extend(change.iter().flat_map(HeadChange::changed_names).cloned());
             changes.push(change.map(Arc::new));
         }
         Some(Self(changes))
@@ -58,8 +58,8 @@ impl HeadRules {
 
 impl Policy {
     /// Whether the rules let a request pass that has this head, with some changes to it. False says
-    /// nothing: only [`Policy::run`] can tell then.
-    pub fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
+    /// nothing: only [`Policy::start_phase`] can tell then.
+    pub fn passes_head(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
         if !self.enabled {
             return true;
         }
@@ -85,7 +85,7 @@ impl Policy {
     /// none ever does.
     pub fn head_changes(&self) -> Option<impl Iterator<Item = &HeaderName>> {
         let HeadRules(changes) = self.head_rules.as_ref()?;
-        Some(changes.iter().flatten().flat_map(|change| change.names()))
+        Some(changes.iter().flatten().flat_map(|change| change.changed_names()))
     }
 }
 
@@ -158,8 +158,9 @@ mod tests {
             client_ip: "192.0.2.1",
         };
         let mut changes = Vec::new();
-        let passed = policy.passes(&head, &mut changes);
-        let added = changes.iter().flat_map(|change| change.names().map(ToString::to_string));
+        let passed = policy.passes_head(&head, &mut changes);
+        let added =
+            changes.iter().flat_map(|change| change.changed_names().map(ToString::to_string));
         passed.then(|| added.collect())
     }
 

@@ -10,8 +10,8 @@ use ginnel_http1::HeadField;
 use super::authority::host_and_port;
 use super::exchange::VisitorConnection;
 use super::facts::{
-    self, FactSource, FieldValues, KnownHeader, Message, NumberFact, TextFact, is_named, joined,
-    media_type,
+    self, FactSource, FieldValues, KnownHeader, Message, NumberFact, TextFact, is_named,
+    join_lines, media_type,
 };
 
 /// The head of a request, and whose it is.
@@ -59,7 +59,7 @@ impl NumberFact {
 
 impl<'h> HeadView<'h> {
     /// The values of a header as they were read, in all spellings that CGI and WSGI cannot tell apart.
-    pub fn values(&self, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
+    pub fn raw_header_values(&self, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
         self.fields.iter().filter(move |field| is_named(field, name)).map(|field| field.value)
     }
 
@@ -73,7 +73,7 @@ impl<'h> HeadView<'h> {
 
     /// Returns the values of a header as texts, unless the head has it in several spellings. A message has those in
     /// another order, so the engine decides.
-    fn texts<'s>(&'s self, name: &'s HeaderName) -> Option<FieldValues<'s>> {
+    fn header_texts<'s>(&'s self, name: &'s HeaderName) -> Option<FieldValues<'s>> {
         let mut named = self.fields.iter().filter(|field| is_named(field, name));
         let spelling = named.next().map(|field| field.name);
         let is_same = |field: &HeadField<'_>| {
@@ -82,11 +82,11 @@ impl<'h> HeadView<'h> {
         named.all(is_same).then(|| FieldValues::Fields(self.fields.iter(), name))
     }
 
-    fn known(&self, header: KnownHeader) -> Option<Cow<'_, str>> {
-        Some(joined(self.texts(header.name())?).unwrap_or_default())
+    fn known_header(&self, header: KnownHeader) -> Option<Cow<'_, str>> {
+        Some(join_lines(self.header_texts(header.name())?).unwrap_or_default())
     }
 
-    fn length(&self) -> i64 {
+    fn content_length(&self) -> i64 {
         // Only this spelling frames the body.
         let is_length = |field: &&HeadField<'_>| field.name.eq_ignore_ascii_case("content-length");
         let length = self.fields.iter().find(is_length);
@@ -96,7 +96,7 @@ impl<'h> HeadView<'h> {
 }
 
 impl FactSource for HeadView<'_> {
-    fn text(&self, fact: TextFact) -> Option<Cow<'_, str>> {
+    fn text_value(&self, fact: TextFact) -> Option<Cow<'_, str>> {
         let text = match fact {
             TextFact::Method => self.method,
             TextFact::Host => self.host,
@@ -105,16 +105,18 @@ impl FactSource for HeadView<'_> {
             TextFact::Path | TextFact::RawPath => self.path(),
             TextFact::Scheme => self.scheme,
             TextFact::UrlHost => host_and_port(self.host, self.scheme).0,
-            TextFact::Query => self.query()?,
+            TextFact::Query => self.query_string()?,
             TextFact::PathAndQuery => self.target,
             TextFact::UserPassword => "",
-            TextFact::Place(place) => return Some(place.read(self.connection)),
-            TextFact::RequestHeader(header) => return self.known(header),
+            TextFact::Place(place) => return Some(place.read_text(self.connection)),
+            TextFact::RequestHeader(header) => return self.known_header(header),
             TextFact::RequestMediaType => {
-                return Some(media_type(self.texts(&CONTENT_TYPE)?));
+                return Some(media_type(self.header_texts(&CONTENT_TYPE)?));
             }
             TextFact::ClientIp => self.client_ip,
-            TextFact::ServerIp => return Some(facts::address(self.connection.server.ip()).into()),
+            TextFact::ServerIp => {
+                return Some(facts::address_text(self.connection.server.ip()).into());
+            }
             TextFact::Region => &self.connection.region,
             TextFact::TlsVersion | TextFact::CipherSuite | TextFact::Sni | TextFact::Alpn => {
                 fact.read_tls(self.connection.tls.as_ref()?)
@@ -129,26 +131,30 @@ impl FactSource for HeadView<'_> {
         Some(Cow::Borrowed(text))
     }
 
-    fn number(&self, fact: NumberFact) -> Option<i64> {
+    fn number_value(&self, fact: NumberFact) -> Option<i64> {
         Some(match fact {
             NumberFact::Port => host_and_port(self.host, self.scheme).1.into(),
-            NumberFact::RequestLength => self.length(),
+            NumberFact::RequestLength => self.content_length(),
             NumberFact::ClientPort => self.connection.client.port().into(),
             NumberFact::ServerPort => self.connection.server.port().into(),
             _ => return None,
         })
     }
 
-    fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>> {
-        self.texts(name).filter(|_| message == Message::Request)
+    fn header_values<'s>(
+        &'s self,
+        message: Message,
+        name: &'s HeaderName,
+    ) -> Option<FieldValues<'s>> {
+        self.header_texts(name).filter(|_| message == Message::Request)
     }
 
-    fn query(&self) -> Option<&str> {
+    fn query_string(&self) -> Option<&str> {
         Some(self.target.split_once('?').map_or("", |(_, query)| query))
     }
 
-    fn cookie(&self, name: &str) -> Option<Option<Cow<'_, str>>> {
-        let lines = self.values(&COOKIE);
+    fn cookie_value(&self, name: &str) -> Option<Option<Cow<'_, str>>> {
+        let lines = self.raw_header_values(&COOKIE);
         Some(facts::cookies_in(lines).find(|(known, _)| *known == name).map(|(_, value)| value))
     }
 }

@@ -43,20 +43,20 @@ pub(super) type HeaderTemplates = Vec<HeaderTemplate>;
 impl HeaderTemplate {
     fn new(name: HeaderName, value: Template) -> Self {
         // A value that cannot be one is refused when it is used, as the value of an expression is.
-        let fixed = value.fixed().filter(|text| is_usable(text));
+        let fixed = value.fixed_text().filter(|text| is_usable(text));
         let fixed = fixed.and_then(|text| HeaderValue::try_from(text).ok());
         Self { name, value, fixed }
     }
 
     /// The value where it is the same for all messages.
-    pub(super) fn fixed(&self) -> Option<&HeaderValue> {
+    pub(super) fn fixed_value(&self) -> Option<&HeaderValue> {
         self.fixed.as_ref()
     }
 
     /// The value for a message.
     ///
     /// A value that would end its line fails: it could forge another header, or another message.
-    fn render(&self, turn: &Turn<'_>) -> Result<HeaderValue, ActionError> {
+    fn render_value(&self, turn: &Turn<'_>) -> Result<HeaderValue, ActionError> {
         if let Some(fixed) = &self.fixed {
             return Ok(fixed.clone());
         }
@@ -69,15 +69,16 @@ impl HeaderTemplate {
 }
 
 /// Reads a map of so many headers; a map that is missing is empty.
-pub(super) fn map(
+pub(super) fn read_header_map(
     config: &mut Config<'_>,
     name: &'static str,
     limits: RangeInclusive<usize>,
 ) -> HeaderTemplates {
-    let value = if *limits.start() > 0 { config.required(name) } else { config.value(name) };
+    let value =
+        if *limits.start() > 0 { config.required_field(name) } else { config.field_value(name) };
     let Some(value) = value else { return Vec::new() };
     let Some(fields) = value.as_object() else {
-        config.refuse(name, code::CONFIG, format!("{name} must be a map"));
+        config.record_problem(name, code::CONFIG, format!("{name} must be a map"));
         return Vec::new();
     };
     check_count(config, name, fields.len(), &limits);
@@ -88,15 +89,19 @@ pub(super) fn map(
         let lower = field.to_lowercase();
         check_name(config, &place, &lower);
         if headers.iter().any(|known| known.name.as_str() == lower) {
-            config.refuse_at(&place, code::DUPLICATE, "the header is there twice");
+            config.record_problem_at(&place, code::DUPLICATE, "the header is there twice");
         }
         if FRAMING.contains(&lower.as_str()) {
-            config.refuse_at(&place, code::NOT_CONFIGURABLE, "a policy may not set this header");
+            config.record_problem_at(
+                &place,
+                code::NOT_CONFIGURABLE,
+                "a policy may not set this header",
+            );
         }
         let text = match value {
             Value::String(text) => Cow::Borrowed(text.as_str()),
             _ => {
-                config.refuse_at(&place, code::CONFIG, "must be a text");
+                config.record_problem_at(&place, code::CONFIG, "must be a text");
                 continue;
             }
         };
@@ -108,20 +113,20 @@ pub(super) fn map(
 }
 
 /// Reads a list of so many header names.
-pub(super) fn names(
+pub(super) fn read_header_names(
     config: &mut Config<'_>,
     name: &'static str,
     limits: RangeInclusive<usize>,
 ) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let Some(value) = config.required(name) else { return names };
+    let Some(value) = config.required_field(name) else { return names };
     let count = value.as_array().map_or(1, Vec::len);
     check_count(config, name, count, &limits);
-    for (place, text) in config.texts(name, 0..=usize::MAX).into_iter().take(*limits.end()) {
+    for (place, text) in config.text_entries(name, 0..=usize::MAX).into_iter().take(*limits.end()) {
         let lower = text.to_lowercase();
         check_name(config, &place, &lower);
         if names.contains(&lower) {
-            config.refuse_at(&place, code::DUPLICATE, "the header is there twice");
+            config.record_problem_at(&place, code::DUPLICATE, "the header is there twice");
         }
         names.push(lower);
     }
@@ -129,29 +134,29 @@ pub(super) fn names(
 }
 
 /// Refuses a header that says who the visitor is.
-pub(super) fn refuse_user_agent<'h>(
+pub(super) fn reject_user_agent<'h>(
     config: &mut Config<'_>,
     name: &'static str,
     headers: impl IntoIterator<Item = &'h str>,
 ) {
     if headers.into_iter().any(|header| header == "user-agent") {
-        config.refuse(name, code::NOT_CONFIGURABLE, "user-agent may not be changed");
+        config.record_problem(name, code::NOT_CONFIGURABLE, "user-agent may not be changed");
     }
 }
 
 /// The names and values of configured headers, with the values of their expressions.
-pub(super) fn values(
+pub(super) fn render_headers(
     headers: &[HeaderTemplate],
     turn: &Turn<'_>,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, ActionError> {
-    headers.iter().map(|header| Ok((header.name.clone(), header.render(turn)?))).collect()
+    headers.iter().map(|header| Ok((header.name.clone(), header.render_value(turn)?))).collect()
 }
 
 /// A header that a request has exactly once, in whatever spelling CGI and WSGI take for it.
 ///
 /// Servers disagree about which of several lines counts, so who is let in for one of them might come
 /// to act by another.
-pub(super) fn single<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
+pub(super) fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
     let mut lines = SpelledValues::new(headers, name);
     lines.next().filter(|_| lines.next().is_none())
 }
@@ -175,28 +180,28 @@ fn check_count(
     if !limits.contains(&count) {
         let (least, most) = (limits.start(), limits.end());
         let message = format!("{name} must have from {least} to {most} headers");
-        config.refuse(name, code::HEADER_COUNT, message);
+        config.record_problem(name, code::HEADER_COUNT, message);
     }
 }
 
 fn check_name(config: &mut Config<'_>, place: &DocumentPath, name: &str) {
     if name.len() > NAME {
         let message = format!("the header name is longer than {NAME} bytes");
-        config.refuse_at(place, code::HEADER_NAME_LENGTH, message);
+        config.record_problem_at(place, code::HEADER_NAME_LENGTH, message);
     } else if name.is_empty() || !name.bytes().all(is_token) {
-        config.refuse_at(place, code::HEADER_NAME, "not a header name");
+        config.record_problem_at(place, code::HEADER_NAME, "not a header name");
     }
 }
 
 fn value_template(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Template {
     if text.len() > VALUE {
         let message = format!("the header value is longer than {VALUE} bytes");
-        config.refuse_at(place, code::HEADER_VALUE_LENGTH, message);
+        config.record_problem_at(place, code::HEADER_VALUE_LENGTH, message);
     }
-    let template = config.checker().template(place, text);
-    if !template.texts().all(is_value) {
+    let template = config.checker().compile_template(place, text);
+    if !template.text_pieces().all(is_value) {
         let message = "a header value may not hold control characters";
-        config.refuse_at(place, code::HEADER_VALUE, message);
+        config.record_problem_at(place, code::HEADER_VALUE, message);
     }
     template
 }

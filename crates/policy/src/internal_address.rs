@@ -3,7 +3,7 @@
 use ginnel_base::address::{Authority, HostName, Scheme};
 
 /// Returns why no internal endpoint can be at an address.
-pub(super) fn problem(authority: &Authority) -> Option<String> {
+pub(super) fn address_problem(authority: &Authority) -> Option<String> {
     if !authority.host.name().is_some_and(HostName::is_internal) {
         return Some(format!("has the host {}, which does not end in .internal", authority.host));
     }

@@ -26,17 +26,20 @@ pub struct IpDecision {
 }
 
 /// Whether an address may come in by all these rules together.
-pub fn decide<'r>(address: IpAddr, rules: impl IntoIterator<Item = &'r IpRules>) -> IpDecision {
+pub fn decide_access<'r>(
+    address: IpAddr,
+    rules: impl IntoIterator<Item = &'r IpRules>,
+) -> IpDecision {
     let (mut allow, mut deny) = (None, None);
     for rules in rules {
-        narrow(&mut deny, &rules.deny, address);
-        narrow(&mut allow, &rules.allow, address);
+        keep_most_specific(&mut deny, &rules.deny, address);
+        keep_most_specific(&mut allow, &rules.allow, address);
     }
     IpDecision { allowed: deny.is_none() && allow.is_some(), matched: deny.or(allow) }
 }
 
 /// Keeps the most specific range that holds the address.
-fn narrow(best: &mut Option<Cidr>, ranges: &[Cidr], address: IpAddr) {
+fn keep_most_specific(best: &mut Option<Cidr>, ranges: &[Cidr], address: IpAddr) {
     for range in ranges.iter().filter(|range| range.contains(address)) {
         if best.is_none_or(|best| range.bits() > best.bits()) {
             *best = Some(*range);
@@ -55,7 +58,7 @@ mod tests {
     }
 
     fn decide_with(rules: &[IpRules], address: &str) -> (bool, String) {
-        let IpDecision { allowed, matched } = decide(address.parse().unwrap(), rules);
+        let IpDecision { allowed, matched } = decide_access(address.parse().unwrap(), rules);
         (allowed, matched.map_or_else(String::new, |it| it.to_string()))
     }
 

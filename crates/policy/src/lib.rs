@@ -4,7 +4,7 @@
 //! compiled when traffic arrives. A policy never harms the process: expressions are limited in
 //! size, depth and work.
 //!
-//! [`Policy::run`] begins a phase of an [`Exchange`]. [`Run::step`] walks through its rules until
+//! [`Policy::start_phase`] begins a phase of an [`Exchange`]. [`Run::step`] walks through its rules until
 //! there is a [`Verdict`], or until an action needs something from outside: a body, or an answer of
 //! another server. Whoever walks gets it and steps on:
 //!
@@ -88,7 +88,7 @@ mod world;
 pub use self::address::{AddressDatabase, AddressFacts, AddressKind, AddressKinds, AddressLookup};
 pub use self::authority::is_canonical_authority;
 pub use self::cidr::Cidr;
-pub use self::document::{Policy, as_edge_module, read, unclear_number};
+pub use self::document::{Policy, as_edge_module, read_document, unclear_number};
 pub use self::exchange::{
     Carried, Content, DEFAULT_IPV6_PREFIX, EndpointFacts, Exchange, Request, Response, TlsFacts,
     VisitorConnection,

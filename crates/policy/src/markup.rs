@@ -27,7 +27,7 @@ pub(super) fn is_html(text: &str) -> bool {
     let mut rest = text.rfind('>').and_then(|end| text.get(..=end)).unwrap_or_default();
     while let Some((_, behind)) = rest.split_once('<') {
         let is_markup = if is_xml {
-            tag(behind).is_some_and(|name| name.eq_ignore_ascii_case("html"))
+            tag_name(behind).is_some_and(|name| name.eq_ignore_ascii_case("html"))
         } else {
             behind.starts_with("!--") || is_document_type(behind) || is_certain_tag(behind)
         };
@@ -46,7 +46,7 @@ pub(super) fn begins_with_markup(text: &str) -> bool {
         || text.trim_start().strip_prefix('<').is_some_and(|behind| {
             behind.starts_with("!--")
                 || is_document_type(behind)
-                || tag(behind).is_some_and(is_element)
+                || tag_name(behind).is_some_and(is_element)
         })
 }
 
@@ -56,7 +56,7 @@ fn is_xml(text: &str) -> bool {
 
 /// Returns true for a tag, without its opening `<`, that is not a placeholder such as `<object>`.
 fn is_certain_tag(text: &str) -> bool {
-    let Some(name) = tag(text).filter(|name| is_element(name)) else { return false };
+    let Some(name) = tag_name(text).filter(|name| is_element(name)) else { return false };
     text.starts_with('/')
         || STRUCTURE.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name))
         || has_attribute(text.get(name.len()..).unwrap_or_default())
@@ -72,7 +72,7 @@ fn has_attribute(text: &str) -> bool {
 }
 
 /// Returns the name in a tag without its opening `<`.
-fn tag(text: &str) -> Option<&str> {
+fn tag_name(text: &str) -> Option<&str> {
     let text = text.strip_prefix('/').unwrap_or(text);
     let end = text.find(|it: char| !it.is_ascii_alphanumeric())?;
     let (name, rest) = text.split_at_checked(end)?;

@@ -21,7 +21,7 @@ pub enum AmbiguousPaths {
     Auto,
     /// The request gets 400.
     Reject,
-    /// The request goes on with the path that is meant most likely, as [`RequestPath::resolved`] gives it.
+    /// The request goes on with the path that is meant most likely, as [`RequestPath::resolve_path`] gives it.
     Normalize,
     /// The request goes on as it came, unless one of the readings of its path leads to another route or
     /// to another result of a rule: then it gets 400.
@@ -33,7 +33,7 @@ impl AmbiguousPaths {
     pub const WORDS: [&str; 4] = ["auto", "reject", "normalize", "preserve"];
 
     /// The word of the setting.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Reject => "reject",
@@ -63,7 +63,7 @@ impl FromStr for AmbiguousPaths {
 
     fn from_str(text: &str) -> Result<Self, AmbiguousPathsError> {
         let all = [Self::Auto, Self::Reject, Self::Normalize, Self::Preserve];
-        let found = all.into_iter().find(|it| it.word() == text);
+        let found = all.into_iter().find(|it| it.as_str() == text);
         found.ok_or_else(|| AmbiguousPathsError(text.to_owned()))
     }
 }
@@ -130,8 +130,11 @@ pub struct RequestPath<'p> {
 impl<'p> RequestPath<'p> {
     /// Reads a path as it was sent, without its query.
     pub fn new(raw: &'p str) -> Self {
-        let normal =
-            if is_normal(raw.as_bytes()) { Cow::Borrowed(raw) } else { Cow::Owned(rewritten(raw)) };
+        let normal = if is_normal(raw.as_bytes()) {
+            Cow::Borrowed(raw)
+        } else {
+            Cow::Owned(rewrite_path(raw))
+        };
         Self { raw, normal }
     }
 
@@ -183,7 +186,7 @@ impl<'p> RequestPath<'p> {
 
     /// The paths that servers read, each in its normal form.
     pub fn readings(&self) -> impl Iterator<Item = String> {
-        readings::readings(self.raw)
+        readings::server_readings(self.raw)
     }
 
     /// The readings that differ from the normal form.
@@ -199,7 +202,7 @@ impl<'p> RequestPath<'p> {
     ///
     /// # Errors
     /// If servers disagree about the path in every reading.
-    pub fn resolved(&self) -> Result<String, Ambiguity> {
+    pub fn resolve_path(&self) -> Result<String, Ambiguity> {
         if let Some(ambiguity @ (Ambiguity::Escape | Ambiguity::Nul)) = self.ambiguity() {
             return Err(ambiguity);
         }
@@ -256,18 +259,18 @@ fn is_normal(path: &[u8]) -> bool {
     })
 }
 
-fn rewritten(path: &str) -> String {
-    escaped_alike(path, true)
+fn rewrite_path(path: &str) -> String {
+    normalize_escapes(path, true)
 }
 
 /// The path with each octet escaped if it must be and only then; with `merges`, slashes are not repeated.
-fn escaped_alike(path: &str, merges: bool) -> String {
+fn normalize_escapes(path: &str, merges: bool) -> String {
     let bytes = path.as_bytes();
     let mut made = String::with_capacity(path.len());
     let mut at = 0;
     while let Some(byte) = bytes.get(at).copied() {
         match byte {
-            b'%' => match escaped(bytes, at) {
+            b'%' => match decode_escape(bytes, at) {
                 Some(octet) => {
                     put_escaped(&mut made, octet);
                     at += 2;
@@ -300,11 +303,11 @@ fn ends_within_escape(made: &str) -> bool {
 fn has_broken_escape(path: &str) -> bool {
     let bytes = path.as_bytes();
     let mut signs = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
-    signs.any(|(at, _)| escaped(bytes, at).is_none())
+    signs.any(|(at, _)| decode_escape(bytes, at).is_none())
 }
 
 /// The octet that is escaped here.
-fn escaped(bytes: &[u8], at: usize) -> Option<u8> {
+fn decode_escape(bytes: &[u8], at: usize) -> Option<u8> {
     let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
     u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok()
 }
@@ -331,7 +334,7 @@ impl SettingValue for AmbiguousPaths {
     }
 
     fn text(&self) -> Option<String> {
-        Some(self.word().to_owned())
+        Some(self.as_str().to_owned())
     }
 }
 
@@ -438,16 +441,16 @@ mod tests {
             ("/%2e%2e%2fadmin", "/admin"),
             ("/..", "/"),
         ] {
-            assert_eq!(RequestPath::new(path).resolved().as_deref(), Ok(expected), "{path}");
+            assert_eq!(RequestPath::new(path).resolve_path().as_deref(), Ok(expected), "{path}");
             assert_eq!(RequestPath::new(expected).ambiguity(), None, "{path}");
         }
-        assert_eq!(RequestPath::new("/x/..;/a").resolved(), Err(Ambiguity::DotSegment));
-        assert_eq!(RequestPath::new("/x%2f..;y%2fa").resolved(), Err(Ambiguity::DotSegment));
-        assert_eq!(RequestPath::new("/;x%2fa").resolved(), Err(Ambiguity::EmptySegment));
-        assert_eq!(RequestPath::new(";x/a").resolved(), Err(Ambiguity::EmptySegment));
-        assert_eq!(RequestPath::new("./;[/e").resolved(), Err(Ambiguity::EmptySegment));
-        assert_eq!(RequestPath::new("/%2f%00").resolved(), Err(Ambiguity::Nul));
-        assert_eq!(RequestPath::new("/%2f%0").resolved(), Err(Ambiguity::Escape));
+        assert_eq!(RequestPath::new("/x/..;/a").resolve_path(), Err(Ambiguity::DotSegment));
+        assert_eq!(RequestPath::new("/x%2f..;y%2fa").resolve_path(), Err(Ambiguity::DotSegment));
+        assert_eq!(RequestPath::new("/;x%2fa").resolve_path(), Err(Ambiguity::EmptySegment));
+        assert_eq!(RequestPath::new(";x/a").resolve_path(), Err(Ambiguity::EmptySegment));
+        assert_eq!(RequestPath::new("./;[/e").resolve_path(), Err(Ambiguity::EmptySegment));
+        assert_eq!(RequestPath::new("/%2f%00").resolve_path(), Err(Ambiguity::Nul));
+        assert_eq!(RequestPath::new("/%2f%0").resolve_path(), Err(Ambiguity::Escape));
     }
 
     #[test]
@@ -492,7 +495,7 @@ mod tests {
                 assert!(form.split('/').all(|it| !matches!(it, "." | "..")), "{path}");
             }
             Some(_) => {
-                let Ok(resolved) = RequestPath::new(path).resolved() else { return };
+                let Ok(resolved) = RequestPath::new(path).resolve_path() else { return };
                 assert_eq!(RequestPath::new(&resolved).into_normal(), resolved, "{path}");
                 assert_eq!(RequestPath::new(&resolved).ambiguity(), None, "{path}: {resolved}");
             }
@@ -504,7 +507,7 @@ mod tests {
         assert_eq!("normalize".parse(), Ok(AmbiguousPaths::Normalize));
         assert_eq!("auto".parse(), Ok(AmbiguousPaths::default()));
         for word in AmbiguousPaths::WORDS {
-            assert_eq!(word.parse().map(AmbiguousPaths::word), Ok(word));
+            assert_eq!(word.parse().map(AmbiguousPaths::as_str), Ok(word));
         }
         let error = "Reject".parse::<AmbiguousPaths>().map_err(|it| it.to_string());
         let words = "ambiguous_paths: \"Reject\" is neither \"auto\", \"reject\", \"normalize\" nor \

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::fields::field;
+use super::fields::find_field;
 
 /// What a document is put on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Protocol {
     /// What a document for this traffic is put on.
     ///
     /// Unless `edge` says so, its spelling tells: edges have `inbound` and `outbound`.
-    pub fn scope(self, document: &Value, edge: Option<bool>) -> Scope {
+    pub fn document_scope(self, document: &Value, edge: Option<bool>) -> Scope {
         let fields = document.as_object();
-        let has = |name: &str| fields.is_some_and(|fields| field(fields, name).is_some());
+        let has = |name: &str| fields.is_some_and(|fields| find_field(fields, name).is_some());
         match (self, edge.unwrap_or_else(|| has("inbound") || has("outbound"))) {
             (Self::Http, true) => Scope::HttpsRoute,
             (Self::Http, false) => Scope::HttpTunnel,

@@ -108,7 +108,7 @@ pub(super) struct DocumentPath(String);
 
 impl DocumentPath {
     /// The place of a field of the document itself.
-    pub(super) fn top(name: &str) -> Self {
+    pub(super) fn top_level(name: &str) -> Self {
         Self(one_line(name))
     }
 

@@ -70,7 +70,7 @@ impl<T, E: Clone> Published<T, E> {
     }
 
     /// What is better than nothing after a failure.
-    pub fn usable(&self, lifetime: &Lifetime, now: Instant) -> Option<Arc<T>> {
+    pub fn usable_value(&self, lifetime: &Lifetime, now: Instant) -> Option<Arc<T>> {
         let usable = self.value_and_age(now).filter(|(_, age)| *age < lifetime.max_age);
         usable.map(|(value, _)| value.clone())
     }
@@ -81,7 +81,7 @@ impl<T, E: Clone> Published<T, E> {
     }
 
     /// Keeps what came of fetching.
-    pub fn keep(&mut self, fetched: Result<Arc<T>, E>, now: Instant) {
+    pub fn store_result(&mut self, fetched: Result<Arc<T>, E>, now: Instant) {
         match fetched {
             Ok(value) => *self = Self { value: Some((value, now)), failure: None },
             Err(failure) => self.failure = Some((failure, now)),
@@ -113,17 +113,17 @@ mod tests {
         let current = PublishedStatus::Current(Arc::new(1));
         assert_eq!(published.status(&LIFETIME, false, at(0)), PublishedStatus::Missing);
 
-        published.keep(Ok(Arc::new(1)), at(0));
+        published.store_result(Ok(Arc::new(1)), at(0));
         assert_eq!(published.status(&LIFETIME, false, at(99)), current);
         assert_eq!(published.status(&LIFETIME, false, at(100)), old);
         assert_eq!(published.status(&LIFETIME, false, at(200)), PublishedStatus::Missing);
-        published.keep(Err("away"), at(200));
+        published.store_result(Err("away"), at(200));
         assert_eq!(published.status(&LIFETIME, false, at(204)), current, "nobody asks again yet");
         assert_eq!(published.status(&LIFETIME, false, at(205)), old);
         assert_eq!(published.status(&LIFETIME, false, at(1000)), PublishedStatus::Missing);
-        assert_eq!(published.usable(&LIFETIME, at(999)), Some(Arc::new(1)));
-        assert_eq!(published.usable(&LIFETIME, at(1000)), None);
-        published.keep(Err("away"), at(1000));
+        assert_eq!(published.usable_value(&LIFETIME, at(999)), Some(Arc::new(1)));
+        assert_eq!(published.usable_value(&LIFETIME, at(1000)), None);
+        published.store_result(Err("away"), at(1000));
         assert_eq!(published.status(&LIFETIME, false, at(1001)), PublishedStatus::Failed("away"));
     }
 
@@ -132,11 +132,11 @@ mod tests {
         let (mut published, began) = (Published::<u32, &str>::default(), Instant::now());
         let at = |seconds| began + Duration::from_secs(seconds);
         let current = PublishedStatus::Current(Arc::new(1));
-        published.keep(Ok(Arc::new(1)), at(0));
+        published.store_result(Ok(Arc::new(1)), at(0));
 
         assert_eq!(published.status(&LIFETIME, true, at(9)), current);
         assert_eq!(published.status(&LIFETIME, true, at(10)), PublishedStatus::Missing);
-        published.keep(Err("away"), at(10));
+        published.store_result(Err("away"), at(10));
         assert_eq!(published.status(&LIFETIME, true, at(14)), PublishedStatus::Failed("away"));
         assert_eq!(published.status(&LIFETIME, false, at(14)), current);
     }

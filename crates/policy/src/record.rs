@@ -23,7 +23,7 @@ pub struct Record {
     pub decision: Option<PhaseDecision>,
     /// How many expressions failed, or were neither true nor false; their rules did not run.
     pub failed_expressions: u64,
-    /// What each rule and action did, if somebody [asked](Self::traced) for it.
+    /// What each rule and action did, if somebody [asked](Self::with_trace) for it.
     pub trace: Option<Vec<RuleTrace>>,
     /// The numbers of the rules that matched, if somebody asked for them.
     pub matched: Option<Vec<usize>>,
@@ -82,29 +82,30 @@ pub struct ActionTrace {
 
 impl Record {
     /// A record of every rule and action, for people who want to know.
-    pub fn traced() -> Self {
+    pub fn with_trace() -> Self {
         Self { trace: Some(Vec::new()), ..Self::default() }
     }
 
     /// The variables as JSON.
-    pub fn vars(&self) -> Map<String, Json> {
-        let json = |value: &Value| super::expression::value::json(value).unwrap_or(Json::Null);
+    pub fn vars_json(&self) -> Map<String, Json> {
+        let json =
+            |value: &Value| super::expression::value::value_to_json(value).unwrap_or(Json::Null);
         self.vars.iter().map(|(name, value)| (name.clone(), json(value))).collect()
     }
 
     /// An error as expressions see it.
-    pub(super) fn error(&self, code: u16, message: &str) -> Json {
-        json!({"code": self.code(code.into()), "message": message})
+    pub(super) fn error_json(&self, code: u16, message: &str) -> Json {
+        json!({"code": self.format_code(code.into()), "message": message})
     }
 
     /// A code as visitors see it.
-    pub(super) fn code(&self, number: u64) -> String {
+    pub(super) fn format_code(&self, number: u64) -> String {
         let prefix = self.code_prefix.as_deref().unwrap_or(CODE_PREFIX);
         format!("{prefix}{number}")
     }
 
     /// Notes something in the trace of the rule that runs.
-    pub(super) fn note(&mut self, note: impl FnOnce(&mut RuleTrace)) {
+    pub(super) fn update_trace(&mut self, note: impl FnOnce(&mut RuleTrace)) {
         if let Some(rule) = self.trace.as_mut().and_then(|rules| rules.last_mut()) {
             note(rule);
         }

@@ -9,25 +9,25 @@ pub(super) const SIZE: usize = 1 << 20;
 const SMALL: usize = 128 << 10;
 
 /// Compiles a regular expression, or says in one line why it is none.
-pub(super) fn compile(source: &str) -> Result<Regex, String> {
-    within(SIZE, source).map_err(|error| reason(&error))
+pub(super) fn compile_regex(source: &str) -> Result<Regex, String> {
+    compile_within(SIZE, source).map_err(|error| error_reason(&error))
 }
 
 /// Compiles a regular expression that is not large; none when it is.
 pub(super) fn compile_small(source: &str) -> Result<Option<Regex>, String> {
-    match within(SMALL, source) {
+    match compile_within(SMALL, source) {
         Ok(regex) => Ok(Some(regex)),
         Err(regex::Error::CompiledTooBig(_)) => Ok(None),
-        Err(error) => Err(reason(&error)),
+        Err(error) => Err(error_reason(&error)),
     }
 }
 
-fn within(size: usize, source: &str) -> Result<Regex, regex::Error> {
+fn compile_within(size: usize, source: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(&literal_parts(source)).size_limit(size).build()
 }
 
 /// What is wrong with an expression, in one line.
-pub(super) fn reason(error: &regex::Error) -> String {
+pub(super) fn error_reason(error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(limit) => format!("needs more than {limit} bytes compiled"),
         error => {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_explodes_is_refused() {
-        let reason = compile(r"(((a{100}){100}){100})").unwrap_err();
+        let reason = compile_regex(r"(((a{100}){100}){100})").unwrap_err();
 
         assert_eq!(reason, "needs more than 1048576 bytes compiled");
     }

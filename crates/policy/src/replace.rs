@@ -17,7 +17,12 @@ const MATCHES: usize = 100;
 /// Replaces every match by `to`, in which `$1` is the first group.
 ///
 /// None when the text would become longer than `limit`.
-pub(super) fn replace(pattern: &Regex, text: &str, to: &str, limit: usize) -> Option<Replaced> {
+pub(super) fn replace_matches(
+    pattern: &Regex,
+    text: &str,
+    to: &str,
+    limit: usize,
+) -> Option<Replaced> {
     let mut replaced = Replaced { text: String::with_capacity(text.len()), matches: Vec::new() };
     let mut rest = 0;
     for found in pattern.captures_iter(text) {
@@ -37,7 +42,7 @@ pub(super) fn replace(pattern: &Regex, text: &str, to: &str, limit: usize) -> Op
 }
 
 /// A text that stands for itself where groups may be named.
-pub(super) fn literal(text: &str) -> String {
+pub(super) fn escape_replacement(text: &str) -> String {
     text.replace('$', "$$")
 }
 
@@ -47,7 +52,7 @@ mod tests {
     use super::*;
 
     fn text(pattern: &str, text: &str, to: &str) -> Option<String> {
-        replace(&Regex::new(pattern).unwrap(), text, to, 20).map(|it| it.text)
+        replace_matches(&Regex::new(pattern).unwrap(), text, to, 20).map(|it| it.text)
     }
 
     #[test]
@@ -55,7 +60,7 @@ mod tests {
         assert_eq!(text("(a)(b)?", "xaby", "<$1$2>"), Some("x<ab>y".into()));
         assert_eq!(text("(a)", "a", "$1x"), Some(String::new()), "there is no group 1x");
         assert_eq!(text("(a)", "a", "${1}x$$"), Some("ax$".into()));
-        assert_eq!(text("a", "a", &literal("$0")), Some("$0".into()));
+        assert_eq!(text("a", "a", &escape_replacement("$0")), Some("$0".into()));
     }
 
     #[test]

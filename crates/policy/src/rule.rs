@@ -9,7 +9,7 @@ use super::actions;
 use super::checker::Checker;
 use super::config::Config;
 use super::expression::Expression;
-use super::fields::{faults, field};
+use super::fields::{field_faults, find_field};
 use super::head_change::RuleNotePair;
 use super::problem::{DocumentPath, code};
 
@@ -41,23 +41,23 @@ impl Rule {
     pub(super) fn parse(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Self {
         let nothing = Map::new();
         let fields = value.as_object().unwrap_or_else(|| {
-            checker.refuse(place, code::DOCUMENT, "a rule must be an object");
+            checker.record_problem(place, code::DOCUMENT, "a rule must be an object");
             &nothing
         });
-        refuse_others(checker, place, fields, RULE_FIELDS);
-        let name = name(checker, place, fields);
-        let expressions = expressions(checker, &place.field("expressions"), fields);
+        reject_unknown_fields(checker, place, fields, RULE_FIELDS);
+        let name = read_name(checker, place, fields);
+        let expressions = read_expressions(checker, &place.field("expressions"), fields);
         let rule = Self {
             name,
             reads_path: expressions.iter().any(|expression| expression.reads_of_note().path),
             expressions,
-            actions: actions(checker, &place.field("actions"), fields),
+            actions: read_actions(checker, &place.field("actions"), fields),
             notes: OnceLock::new(),
         };
         let ends_tls = |step: &ActionStep| step.kind.name == actions::TERMINATE_TLS;
         if !rule.expressions.is_empty() && rule.actions.iter().any(ends_tls) {
             let message = "terminate-tls needs a rule without expressions: it is for all visitors";
-            checker.refuse(&place.field("expressions"), code::VALUE, message);
+            checker.record_problem(&place.field("expressions"), code::VALUE, message);
         }
         rule
     }
@@ -65,7 +65,7 @@ impl Rule {
     /// What agents learn of the rule where it acts on a request; it is the rule with this number of a
     /// module.
     pub fn notes(&self, module: &str, index: usize) -> &RuleNotePair {
-        self.notes.get_or_init(|| RuleNotePair::of(self, module, index))
+        self.notes.get_or_init(|| RuleNotePair::from_rule(self, module, index))
     }
 
     /// Whether no later rule of the phase can run.
@@ -75,125 +75,135 @@ impl Rule {
 }
 
 /// Refuses the fields of an object that are not among `known`, or that are there twice.
-pub(super) fn refuse_others(
+pub(super) fn reject_unknown_fields(
     checker: &mut Checker,
     place: &DocumentPath,
     fields: &Map<String, Value>,
     known: &[&str],
 ) {
-    for (name, fault) in faults(fields, known) {
-        checker.refuse(&place.field(name), code::DOCUMENT, fault);
+    for (name, fault) in field_faults(fields, known) {
+        checker.record_problem(&place.field(name), code::DOCUMENT, fault);
     }
 }
 
-fn name(checker: &mut Checker, place: &DocumentPath, fields: &Map<String, Value>) -> String {
-    match field(fields, "name") {
+fn read_name(checker: &mut Checker, place: &DocumentPath, fields: &Map<String, Value>) -> String {
+    match find_field(fields, "name") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(name)) => name.clone(),
         Some(_) => {
-            checker.refuse(&place.field("name"), code::DOCUMENT, "name must be a text");
+            checker.record_problem(&place.field("name"), code::DOCUMENT, "name must be a text");
             String::new()
         }
     }
 }
 
 /// The entries of a list, unless there are too many; a list that is missing is empty.
-fn entries<'v>(
+fn read_entries<'v>(
     checker: &mut Checker,
     place: &DocumentPath,
     fields: &'v Map<String, Value>,
     name: &str,
 ) -> &'v [Value] {
-    match field(fields, name) {
+    match find_field(fields, name) {
         None | Some(Value::Null) => &[],
         Some(Value::Array(entries)) if entries.len() > SIZE => {
-            checker.refuse(place, code::RULE_SIZE, format!("a rule has at most {SIZE} {name}"));
+            checker.record_problem(
+                place,
+                code::RULE_SIZE,
+                format!("a rule has at most {SIZE} {name}"),
+            );
             &[]
         }
         Some(Value::Array(entries)) => entries,
         Some(_) => {
-            checker.refuse(place, code::DOCUMENT, format!("{name} must be a list"));
+            checker.record_problem(place, code::DOCUMENT, format!("{name} must be a list"));
             &[]
         }
     }
 }
 
-fn expressions(
+fn read_expressions(
     checker: &mut Checker,
     place: &DocumentPath,
     fields: &Map<String, Value>,
 ) -> Vec<Expression> {
     let mut compiled = Vec::new();
-    for (index, source) in entries(checker, place, fields, "expressions").iter().enumerate() {
+    for (index, source) in read_entries(checker, place, fields, "expressions").iter().enumerate() {
         let place = place.entry(index);
         match source.as_str() {
-            Some(source) => compiled.extend(checker.expression(&place, source)),
-            None => checker.refuse(&place, code::EXPRESSION, "an expression must be a text"),
+            Some(source) => compiled.extend(checker.compile_expression(&place, source)),
+            None => {
+                checker.record_problem(&place, code::EXPRESSION, "an expression must be a text")
+            }
         }
     }
     compiled
 }
 
-fn actions(
+fn read_actions(
     checker: &mut Checker,
     place: &DocumentPath,
     fields: &Map<String, Value>,
 ) -> Vec<ActionStep> {
-    let is_empty = field(fields, "actions").is_none_or(|actions| match actions {
+    let is_empty = find_field(fields, "actions").is_none_or(|actions| match actions {
         Value::Null => true,
         actions => actions.as_array().is_some_and(Vec::is_empty),
     });
     if is_empty {
-        checker.refuse(place, code::NO_ACTIONS, "a rule needs at least one action");
+        checker.record_problem(place, code::NO_ACTIONS, "a rule needs at least one action");
     }
     let mut steps: Vec<ActionStep> = Vec::new();
-    for (index, value) in entries(checker, place, fields, "actions").iter().enumerate() {
+    for (index, value) in read_entries(checker, place, fields, "actions").iter().enumerate() {
         let place = place.entry(index);
         if steps.iter().any(ActionStep::always_ends) {
-            checker.refuse(&place, code::UNREACHABLE, "the action before it ends the phase");
+            checker.record_problem(
+                &place,
+                code::UNREACHABLE,
+                "the action before it ends the phase",
+            );
         }
         let has_read_path = std::mem::take(&mut checker.reads.path);
-        let step = step(checker, &place, value);
+        let step = read_step(checker, &place, value);
         let reads_path = checker.reads.path;
         checker.reads.path |= has_read_path;
         let Some(step) = step.map(|step| ActionStep { reads_path, ..step }) else { continue };
         if step.kind.authenticates && steps.iter().any(|step| step.kind.authenticates) {
             let message = "a rule has at most one action that authenticates";
-            checker.refuse(&place, code::AUTHENTICATION, message);
+            checker.record_problem(&place, code::AUTHENTICATION, message);
         }
         steps.push(step);
     }
     steps
 }
 
-fn step(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Option<ActionStep> {
+fn read_step(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Option<ActionStep> {
     let Some(fields) = value.as_object() else {
-        checker.refuse(place, code::DOCUMENT, "an action must be an object");
+        checker.record_problem(place, code::DOCUMENT, "an action must be an object");
         return None;
     };
-    refuse_others(checker, place, fields, ACTION_FIELDS);
-    let Some(name) = field(fields, "type").and_then(Value::as_str) else {
-        checker.refuse(&place.field("type"), code::ACTION_TYPE, "type is required");
+    reject_unknown_fields(checker, place, fields, ACTION_FIELDS);
+    let Some(name) = find_field(fields, "type").and_then(Value::as_str) else {
+        checker.record_problem(&place.field("type"), code::ACTION_TYPE, "type is required");
         return None;
     };
-    let Some(kind) = actions::find(name) else {
-        let message = match actions::unsupported(name) {
+    let Some(kind) = actions::find_kind(name) else {
+        let message = match actions::unsupported_reason(name) {
             Some(reason) => format!("{name} {reason}"),
             // Libraries look for these words.
             None => format!("Invalid policy action type '{name}'."),
         };
-        checker.refuse(&place.field("type"), code::ACTION_TYPE, message);
+        checker.record_problem(&place.field("type"), code::ACTION_TYPE, message);
         return None;
     };
     let phase = checker.phase;
-    if !kind.supports(phase.is_http()) {
+    if !kind.supports_protocol(phase.is_http()) {
         let traffic = if phase.is_http() { "http" } else { "tcp" };
         let message = format!("{name} does not work on {traffic}");
-        checker.refuse(&place.field("type"), code::PROTOCOL, message);
+        checker.record_problem(&place.field("type"), code::PROTOCOL, message);
     } else if !kind.phases.contains(&phase) {
         let message = format!("{name} does not run in {}", phase.name());
-        checker.refuse(&place.field("type"), code::ACTION_PHASE, message);
+        checker.record_problem(&place.field("type"), code::ACTION_PHASE, message);
     }
-    let config = field(fields, "config").unwrap_or(&Value::Null);
-    Some(kind.configure(Config::open(checker, place.field("config"), config)))
+    let config = find_field(fields, "config").unwrap_or(&Value::Null);
+    Some(kind.parse_step(Config::from_value(checker, place.field("config"), config)))
 }

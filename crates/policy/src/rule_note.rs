@@ -25,16 +25,16 @@ struct RuleNote<'r> {
 
 impl RuleNotePair {
     /// Of the rule with this number of a module.
-    pub(super) fn of(rule: &Rule, module: &str, index: usize) -> Self {
+    pub(super) fn from_rule(rule: &Rule, module: &str, index: usize) -> Self {
         let expressions = rule.expressions.iter().map(|it| it.source()).collect();
         Self {
-            others: note(rule, module, index, Vec::new()),
-            owner: note(rule, module, index, expressions),
+            others: encode_note(rule, module, index, Vec::new()),
+            owner: encode_note(rule, module, index, expressions),
         }
     }
 }
 
-fn note(rule: &Rule, module: &str, index: usize, expressions: Vec<&str>) -> HeaderValue {
+fn encode_note(rule: &Rule, module: &str, index: usize, expressions: Vec<&str>) -> HeaderValue {
     let whole = RuleNote {
         module,
         index,
@@ -42,15 +42,15 @@ fn note(rule: &Rule, module: &str, index: usize, expressions: Vec<&str>) -> Head
         expressions,
         actions: rule.actions.iter().map(|step| step.kind.name).collect(),
     };
-    let mut json = json(&whole);
+    let mut json = note_json(&whole);
     if json.len() > MAX_RULE_BYTES {
-        json = self::json(&RuleNote { name: "", expressions: Vec::new(), ..whole });
+        json = self::note_json(&RuleNote { name: "", expressions: Vec::new(), ..whole });
     }
     // The alphabet of base64 is allowed in any header.
     HeaderValue::try_from(STANDARD.encode(json)).unwrap_or(HeaderValue::from_static(""))
 }
 
-fn json(note: &RuleNote<'_>) -> Vec<u8> {
+fn note_json(note: &RuleNote<'_>) -> Vec<u8> {
     // Texts and numbers always make JSON.
     serde_json::to_vec(note).unwrap_or_default()
 }

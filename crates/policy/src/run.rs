@@ -55,12 +55,12 @@ pub struct Run<'p> {
 
 impl Policy {
     /// Whether there is anything to run in a phase.
-    pub fn has(&self, phase: Phase) -> bool {
+    pub fn has_rules(&self, phase: Phase) -> bool {
         self.enabled && !self.rules(phase).is_empty()
     }
 
     /// Begins a phase.
-    pub fn run(&self, phase: Phase) -> Run<'_> {
+    pub fn start_phase(&self, phase: Phase) -> Run<'_> {
         let rules = if self.enabled { self.rules(phase) } else { &[] };
         Run {
             rules,
@@ -91,20 +91,21 @@ impl Run<'_> {
             }
             // A rule that cannot read it might let pass whom it was made to stop.
             if !self.rules.is_empty()
-                && let Some(name) = secrets::missing(self.secrets, world)
+                && let Some(name) = secrets::find_missing(self.secrets, world)
             {
                 tracing::debug!("a policy reads {name}, which is not there");
                 let failure = ActionError::fatal(failure::EXPRESSION, format!("no {name}"));
-                return self.end(failed(self.phase, &failure), exchange);
+                return self.end_phase(failure_verdict(self.phase, &failure), exchange);
             }
         }
         while let Some(rule) = self.rules.get(self.rule) {
             let start = match self.action {
                 Some(action) => action,
                 None => {
-                    let matches = self.matches(rule, exchange, world);
+                    let matches = self.rule_matches(rule, exchange, world);
                     if rule.reads_path && has_other_match(rule, matches, exchange, world) {
-                        return self.end(Verdict::Respond(ambiguous()), exchange);
+                        return self
+                            .end_phase(Verdict::Respond(ambiguous_path_response()), exchange);
                     }
                     match matches.then_some(0).or_else(|| self.login_step(rule, exchange)) {
                         Some(action) => action,
@@ -115,7 +116,7 @@ impl Run<'_> {
                     }
                 }
             };
-            if let Some(step) = self.act(rule, start, exchange, world) {
+            if let Some(step) = self.run_actions(rule, start, exchange, world) {
                 return step;
             }
             match self.jump.take() {
@@ -123,11 +124,11 @@ impl Run<'_> {
                 None => (self.rule, self.action) = (self.rule + 1, None),
             }
         }
-        self.end(Verdict::Continue, exchange)
+        self.end_phase(Verdict::Continue, exchange)
     }
 
     /// Gives what came of the last [`StepOutcome::Fetch`].
-    pub fn answer(&mut self, fetched: Fetched) {
+    pub fn answer_fetch(&mut self, fetched: Fetched) {
         if let Some(asked) = self.asked.take() {
             self.answers.push((asked, fetched));
         }
@@ -148,7 +149,7 @@ impl Run<'_> {
     /// The action of a rule that a step of a login is for: it has paths of its own, for which the
     /// expressions of the rule need not be true.
     fn login_step(&self, rule: &Rule, exchange: &Exchange) -> Option<usize> {
-        let visit = exchange.visit().filter(|visit| self.has_logins && visit.is_step())?;
+        let visit = exchange.login_visit().filter(|visit| self.has_logins && visit.is_step())?;
         rule.actions.iter().position(|step| takes_step(step, visit))
     }
 
@@ -174,7 +175,7 @@ impl Run<'_> {
         if step.action.always_ends() {
             return false;
         }
-        let error = exchange.record.error(code, message);
+        let error = exchange.record.error_json(code, message);
         let results = &mut exchange.record.results;
         if let Some(Json::Object(result)) = results.get_mut(step.kind.name) {
             result.insert("error".to_owned(), error);
@@ -184,7 +185,7 @@ impl Run<'_> {
         true
     }
 
-    fn matches(&self, rule: &Rule, exchange: &mut Exchange, world: &dyn World) -> bool {
+    fn rule_matches(&self, rule: &Rule, exchange: &mut Exchange, world: &dyn World) -> bool {
         let facts = Facts::new(exchange, world);
         let mut failed = None;
         let explain = exchange.record.trace.is_some();
@@ -216,7 +217,7 @@ impl Run<'_> {
     }
 
     /// Runs the actions of a rule from one on; none when the next rule is to run.
-    fn act(
+    fn run_actions(
         &mut self,
         rule: &Rule,
         start: usize,
@@ -242,7 +243,7 @@ impl Run<'_> {
                 result: None,
             };
             if step.reads_path && has_other_result(step, &mut turn) {
-                return Some(self.end(Verdict::Respond(ambiguous()), exchange));
+                return Some(self.end_phase(Verdict::Respond(ambiguous_path_response()), exchange));
             }
             let logged = turn.exchange.record.logs.len();
             let (flow, result) = (step.action.run(&mut turn), turn.result.take());
@@ -251,18 +252,18 @@ impl Run<'_> {
                 ControlFlow::Continue(flow) => flow,
             };
             if !self.secrets.is_empty() {
-                self.mask(exchange, world, logged, &mut flow);
+                self.mask_secrets(exchange, world, logged, &mut flow);
             }
-            self.note(step, index, exchange, result, &flow);
+            self.record_result(step, index, exchange, result, &flow);
             let verdict = match flow {
                 Ok(Flow::End(verdict)) => verdict,
-                Err(failure) if self.fails(step.action.as_ref(), &failure) => {
-                    failed(self.phase, &failure)
+                Err(failure) if self.is_fatal_failure(step.action.as_ref(), &failure) => {
+                    failure_verdict(self.phase, &failure)
                 }
                 _ => continue,
             };
-            exchange.record.decision = Some(self.decision(rule, step));
-            return Some(self.end(verdict, exchange));
+            exchange.record.decision = Some(self.phase_decision(rule, step));
+            return Some(self.end_phase(verdict, exchange));
         }
         None
     }
@@ -276,14 +277,14 @@ impl Run<'_> {
         index: usize,
         exchange: &mut Exchange,
     ) -> Option<Option<StepOutcome>> {
-        let visit = exchange.visit().filter(|visit| visit.is_step())?;
-        step.action.login().filter(|config| !visit.is_for(config))?;
+        let visit = exchange.login_visit().filter(|visit| visit.is_step())?;
+        step.action.login_config().filter(|config| !visit.is_for(config))?;
         self.jump = self.later_login(index, visit);
         if self.jump.is_some() {
             return Some(None);
         }
-        exchange.record.decision = Some(self.decision(rule, step));
-        Some(Some(self.end(Verdict::Respond(no_login()), exchange)))
+        exchange.record.decision = Some(self.phase_decision(rule, step));
+        Some(Some(self.end_phase(Verdict::Respond(no_login_response()), exchange)))
     }
 
     /// Returns what an action needs before it can run, or its flow if it has run.
@@ -307,7 +308,7 @@ impl Run<'_> {
     }
 
     /// Masks secrets in what an action leaves behind for people to see; later rules see its result as it is.
-    fn mask(
+    fn mask_secrets(
         &self,
         exchange: &mut Exchange,
         world: &dyn World,
@@ -318,30 +319,30 @@ impl Run<'_> {
         if logs.is_empty() && flow.is_ok() {
             return;
         }
-        let mask = Mask::of(self.secrets, world);
+        let mask = Mask::from_names(self.secrets, world);
         if let Err(failure) = flow {
             mask.text(&mut failure.message);
         }
         logs.iter_mut().for_each(|entry| mask.json(entry));
     }
 
-    fn decision(&self, rule: &Rule, step: &action::ActionStep) -> PhaseDecision {
+    fn phase_decision(&self, rule: &Rule, step: &action::ActionStep) -> PhaseDecision {
         let (phase, rule_name) = (self.phase, rule.name.clone());
         PhaseDecision { phase, rule: self.rule, rule_name, action: step.kind.name }
     }
 
     /// Whether nothing may go on after a failure.
-    fn fails(&self, action: &dyn Action, failure: &ActionError) -> bool {
+    fn is_fatal_failure(&self, action: &dyn Action, failure: &ActionError) -> bool {
         match self.phase {
             Phase::Connect | Phase::Request => failure.fatal,
             // A response that may not be seen by everybody is not shown to anybody.
-            Phase::Response => failure.fatal && action.guards(),
+            Phase::Response => failure.fatal && action.fails_closed(),
             Phase::Close => false,
         }
     }
 
     /// Keeps the result of an action, and notes what it did.
-    fn note(
+    fn record_result(
         &self,
         step: &action::ActionStep,
         index: usize,
@@ -355,16 +356,16 @@ impl Run<'_> {
         if let Some((number, result)) = number.zip(result.as_mut())
             && let Some(Json::Object(error)) = Arc::make_mut(result).get_mut("error")
         {
-            error.insert("code".to_owned(), exchange.record.code(number).into());
+            error.insert("code".to_owned(), exchange.record.format_code(number).into());
         }
         if let Some(failure) = failure {
-            let error = exchange.record.error(failure.code, &failure.message);
+            let error = exchange.record.error_json(failure.code, &failure.message);
             match result.as_mut().map(Arc::make_mut) {
                 Some(Json::Object(fields)) => drop(fields.insert("error".to_owned(), error)),
                 _ => result = Some(Arc::new(json!({"error": error}))),
             }
         }
-        exchange.record.note(|rule| {
+        exchange.record.update_trace(|rule| {
             rule.actions.push(ActionTrace {
                 index,
                 r#type: step.kind.name,
@@ -379,20 +380,20 @@ impl Run<'_> {
         }
     }
 
-    fn end(&mut self, verdict: Verdict, exchange: &mut Exchange) -> StepOutcome {
+    fn end_phase(&mut self, verdict: Verdict, exchange: &mut Exchange) -> StepOutcome {
         if !matches!(verdict, Verdict::Forward { .. }) {
             self.rule = self.rules.len();
             self.action = None;
         }
         if self.has_logins && verdict == Verdict::Continue && is_login_step(exchange) {
             // Upstreams have no part in logins.
-            return StepOutcome::Done(Verdict::Respond(no_login()));
+            return StepOutcome::Done(Verdict::Respond(no_login_response()));
         }
         if self.phase != Phase::Response {
             return StepOutcome::Done(verdict);
         }
         if let Verdict::Respond(answer) = verdict {
-            exchange.respond(answer);
+            exchange.set_local_response(answer);
         }
         exchange.end_response();
         StepOutcome::Done(Verdict::Continue)
@@ -404,7 +405,7 @@ impl Run<'_> {
 fn has_other_match(rule: &Rule, matches: bool, exchange: &mut Exchange, world: &dyn World) -> bool {
     let Some(PathReadings(readings)) = exchange.path_readings() else { return false };
     readings.iter().any(|path| {
-        let matches_so = exchange.read_as(path, |exchange| {
+        let matches_so = exchange.with_path_reading(path, |exchange| {
             let facts = Facts::new(exchange, world);
             rule.expressions.iter().all(|it| it.is_true(&facts, false).unwrap_or(false))
         });
@@ -418,7 +419,7 @@ fn has_other_result(step: &action::ActionStep, turn: &mut Turn<'_>) -> bool {
     let Some(result) = step.action.result_of_path(turn) else { return true };
     readings.iter().any(|path| {
         let Turn { world, phase, rule, action, answers, keys, .. } = *turn;
-        let result_so = turn.exchange.read_as(path, |exchange| {
+        let result_so = turn.exchange.with_path_reading(path, |exchange| {
             let (login, result) = (None, None);
             let turn = Turn { exchange, world, phase, rule, action, answers, keys, login, result };
             step.action.result_of_path(&turn)
@@ -428,23 +429,23 @@ fn has_other_result(step: &action::ActionStep, turn: &mut Turn<'_>) -> bool {
 }
 
 /// Says that servers would read the path in different ways, of which rules allow only some.
-fn ambiguous() -> LocalResponse {
+fn ambiguous_path_response() -> LocalResponse {
     let sentence = Ambiguity::Readings.sentence();
     LocalResponse { code: None, ..LocalResponse::refusal(StatusCode::BAD_REQUEST, 0, sentence) }
 }
 
 /// Whether a step of a login is for an action.
 fn takes_step(step: &action::ActionStep, visit: &LoginVisit) -> bool {
-    step.action.login().is_some_and(|config| visit.is_for(config))
+    step.action.login_config().is_some_and(|config| visit.is_for(config))
 }
 
 /// Whether a visitor has sent a request to a path of logins, whatever rules have made of it.
 fn is_login_step(exchange: &Exchange) -> bool {
-    exchange.visit().is_some_and(LoginVisit::is_step)
+    exchange.login_visit().is_some_and(LoginVisit::is_step)
 }
 
 /// Says that a login has not begun here.
-fn no_login() -> LocalResponse {
+fn no_login_response() -> LocalResponse {
     let sentence =
         "This login has not begun in this browser, or it was too long ago: open the page again.";
     let mut response = LocalResponse::refusal(StatusCode::BAD_REQUEST, 3442, sentence);
@@ -452,7 +453,7 @@ fn no_login() -> LocalResponse {
     response
 }
 
-fn failed(phase: Phase, failure: &ActionError) -> Verdict {
+fn failure_verdict(phase: Phase, failure: &ActionError) -> Verdict {
     if phase == Phase::Connect {
         return Verdict::Close;
     }

@@ -34,12 +34,12 @@ pub struct SecretName {
 
 impl SecretName {
     /// The name that a resolver is asked for.
-    pub(super) fn variable(&self) -> String {
+    pub(super) fn variable_name(&self) -> String {
         format!("{VARIABLE}{}/{}", self.vault, self.name)
     }
 
-    /// The secret that [`SecretName::variable`] names.
-    pub(super) fn of_variable(variable: &str) -> Option<Self> {
+    /// The secret that [`SecretName::variable_name`] names.
+    pub(super) fn from_variable(variable: &str) -> Option<Self> {
         let (vault, name) = variable.strip_prefix(VARIABLE)?.split_once('/')?;
         Some(Self { vault: vault.to_owned(), name: name.to_owned() })
     }
@@ -58,7 +58,10 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// The first of these secrets that the world does not know.
-pub(super) fn missing<'n>(names: &'n [SecretName], world: &dyn World) -> Option<&'n SecretName> {
+pub(super) fn find_missing<'n>(
+    names: &'n [SecretName],
+    world: &dyn World,
+) -> Option<&'n SecretName> {
     names.iter().find(|name| world.secret(name).is_none())
 }
 
@@ -68,13 +71,13 @@ pub(super) struct Mask(Option<AhoCorasick>);
 
 impl Mask {
     /// Of the secrets that a policy reads.
-    pub fn of(names: &[SecretName], world: &dyn World) -> Self {
+    pub fn from_names(names: &[SecretName], world: &dyn World) -> Self {
         Self::new(names.iter().filter_map(|name| world.secret(name)))
     }
 
     fn new(values: impl Iterator<Item = Arc<str>>) -> Self {
         let values = values.filter(|value| !value.is_empty());
-        let forms: BTreeSet<String> = values.flat_map(|value| forms(&value)).collect();
+        let forms: BTreeSet<String> = values.flat_map(|value| encoded_forms(&value)).collect();
         if forms.is_empty() {
             return Self(None);
         }
@@ -118,7 +121,7 @@ impl Mask {
 }
 
 /// A value as it is, and as it is written in addresses, in messages and in headers.
-fn forms(value: &str) -> [String; 5] {
+fn encoded_forms(value: &str) -> [String; 5] {
     let escaped = format!("{value:?}");
     [
         value.to_owned(),
@@ -139,8 +142,8 @@ mod tests {
     fn a_variable_names_one_secret() {
         let name = SecretName { vault: "a.b".into(), name: "c-d_1".into() };
 
-        assert_eq!(SecretName::of_variable(&name.variable()), Some(name));
-        assert_eq!(SecretName::of_variable("req.host"), None);
+        assert_eq!(SecretName::from_variable(&name.variable_name()), Some(name));
+        assert_eq!(SecretName::from_variable("req.host"), None);
     }
 
     #[test]

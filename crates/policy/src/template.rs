@@ -25,12 +25,12 @@ const RENDERED: usize = 1 << 20;
 const PATTERN: usize = 4096;
 
 /// Compiles a pattern that was put together while rules run.
-pub(super) fn computed(source: &str) -> Result<Regex, ActionError> {
+pub(super) fn compile_computed(source: &str) -> Result<Regex, ActionError> {
     if source.len() > PATTERN {
         let message = format!("a pattern of more than {PATTERN} bytes");
         return Err(ActionError::fatal(failure::PATTERN, message));
     }
-    regex::compile(source).map_err(|reason| ActionError::fatal(failure::PATTERN, reason))
+    regex::compile_regex(source).map_err(|reason| ActionError::fatal(failure::PATTERN, reason))
 }
 
 /// A text with expressions in it.
@@ -95,9 +95,9 @@ impl Template {
                 continue;
             }
             text.push_str(before);
-            let end = end_of_expression(expression).ok_or_else(unclosed)?;
+            let end = end_of_expression(expression).ok_or_else(unclosed_expression)?;
             template.push_text(&mut text);
-            template.parts.push(Part::Expression(compile(&expression[..end], phase)?));
+            template.parts.push(Part::Expression(compile_expression(&expression[..end], phase)?));
             rest = &expression[end + 1..];
         }
         text.push_str(rest);
@@ -106,7 +106,7 @@ impl Template {
     }
 
     /// The whole text, if there is no expression in it.
-    pub fn fixed(&self) -> Option<&str> {
+    pub fn fixed_text(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
             [Part::Text(text)] => Some(text),
@@ -115,15 +115,15 @@ impl Template {
     }
 
     /// The whole text, if it is the same for all requests.
-    pub(super) fn constant(&self) -> Option<Cow<'_, str>> {
-        match self.fixed() {
+    pub(super) fn constant_text(&self) -> Option<Cow<'_, str>> {
+        match self.fixed_text() {
             Some(text) => Some(text.into()),
             None => self.render(&NoVariables, std::convert::identity).ok().map(Cow::Owned),
         }
     }
 
     /// The pieces of text around the expressions.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
+    pub fn text_pieces(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
             Part::Expression(_) => None,
@@ -136,10 +136,10 @@ impl Template {
     }
 
     /// How many patterns were compiled with the expressions.
-    pub(super) fn patterns(&self) -> usize {
+    pub(super) fn pattern_count(&self) -> usize {
         let count = |part: &Part| match part {
             Part::Text(_) => 0,
-            Part::Expression(expression) => expression.patterns(),
+            Part::Expression(expression) => expression.pattern_count(),
         };
         self.parts.iter().map(count).sum()
     }
@@ -191,9 +191,9 @@ impl Template {
     }
 
     /// The value: of its own type if the template is one expression, else a text.
-    fn value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
+    fn to_value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
         match self.parts.as_slice() {
-            [Part::Expression(expression)] => evaluate(expression, variables),
+            [Part::Expression(expression)] => evaluate_expression(expression, variables),
             _ => Ok(Value::from(self.render(variables, std::convert::identity)?)),
         }
     }
@@ -207,17 +207,17 @@ impl Template {
 
 impl Tree {
     /// The value with the values of its expressions.
-    pub(super) fn value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
+    pub(super) fn to_value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
         match self {
-            Self::Plain(json) => plain(json),
-            Self::Text(template) => template.value(variables),
+            Self::Plain(json) => plain_value(json),
+            Self::Text(template) => template.to_value(variables),
             Self::List(entries) => {
-                let entries = entries.iter().map(|entry| entry.value(variables));
+                let entries = entries.iter().map(|entry| entry.to_value(variables));
                 Ok(Value::List(entries.collect::<Result<Vec<_>, _>>()?.into()))
             }
             Self::Map(fields) => {
                 let fields = fields.iter().map(|(name, tree)| {
-                    Ok::<_, ActionError>((name.clone(), tree.value(variables)?))
+                    Ok::<_, ActionError>((name.clone(), tree.to_value(variables)?))
                 });
                 Ok(Value::from(fields.collect::<Result<HashMap<_, _>, _>>()?))
             }
@@ -225,34 +225,36 @@ impl Tree {
     }
 
     /// The value as JSON, in the order of the document.
-    pub(super) fn json(&self, variables: &dyn VariableResolver) -> Result<Json, ActionError> {
+    pub(super) fn to_json(&self, variables: &dyn VariableResolver) -> Result<Json, ActionError> {
         match self {
             Self::Plain(json) => Ok(json.clone()),
-            Self::Text(template) => value::json(&template.value(variables)?).map_err(useless),
+            Self::Text(template) => {
+                value::value_to_json(&template.to_value(variables)?).map_err(invalid_value)
+            }
             Self::List(entries) => entries
                 .iter()
-                .map(|entry| entry.json(variables))
+                .map(|entry| entry.to_json(variables))
                 .collect::<Result<_, _>>()
                 .map(Json::Array),
             Self::Map(fields) => {
                 let fields =
-                    fields.iter().map(|(name, tree)| Ok((name.clone(), tree.json(variables)?)));
+                    fields.iter().map(|(name, tree)| Ok((name.clone(), tree.to_json(variables)?)));
                 fields.collect::<Result<_, ActionError>>().map(Json::Object)
             }
         }
     }
 }
 
-fn plain(json: &Json) -> Result<Value, ActionError> {
-    let value = value::from_json(json).map_err(useless)?;
-    Value::try_from(value.as_ref()).map_err(useless)
+fn plain_value(json: &Json) -> Result<Value, ActionError> {
+    let value = value::from_json(json).map_err(invalid_value)?;
+    Value::try_from(value.as_ref()).map_err(invalid_value)
 }
 
-fn useless(error: ExecutionError) -> ActionError {
+fn invalid_value(error: ExecutionError) -> ActionError {
     ActionError::fatal(failure::VALUE, one_line_of(&error.to_string()))
 }
 
-fn evaluate(
+fn evaluate_expression(
     expression: &Expression,
     variables: &dyn VariableResolver,
 ) -> Result<Value, ActionError> {
@@ -266,12 +268,12 @@ pub(super) fn text_of(
     expression: &Expression,
     variables: &dyn VariableResolver,
 ) -> Result<String, ActionError> {
-    value::text(&evaluate(expression, variables)?).map_err(useless)
+    value::value_to_text(&evaluate_expression(expression, variables)?).map_err(invalid_value)
 }
 
 impl PatternTemplate {
     /// The pattern, compiled now if it was put together.
-    pub(super) fn regex(
+    pub(super) fn to_regex(
         &self,
         variables: &dyn VariableResolver,
     ) -> Result<Cow<'_, Regex>, ActionError> {
@@ -287,15 +289,15 @@ impl PatternTemplate {
                         Part::Text(text) => source.push_str(text),
                     }
                 }
-                computed(&source).map(Cow::Owned)
+                compile_computed(&source).map(Cow::Owned)
             }
         }
     }
 
     /// Compiles a pattern that holds no expression, or says why it is none.
     pub(super) fn compile(template: Template) -> Result<Self, String> {
-        match template.fixed() {
-            Some(source) => regex::compile(source).map(Self::Fixed),
+        match template.fixed_text() {
+            Some(source) => regex::compile_regex(source).map(Self::Fixed),
             None => Ok(Self::Computed(template)),
         }
     }
@@ -314,19 +316,19 @@ pub(super) fn pattern_of(
     }
 }
 
-fn compile(source: &str, phase: Phase) -> Result<Expression, ExpressionError> {
+fn compile_expression(source: &str, phase: Phase) -> Result<Expression, ExpressionError> {
     if source.trim().is_empty() {
-        return Err(fault(code::TEMPLATE, "empty ${}"));
+        return Err(template_error(code::TEMPLATE, "empty ${}"));
     }
     Expression::compile(source, phase)
-        .map_err(|inner| fault(code::TEMPLATE_EXPRESSION, &format!("in ${{}}: {inner}")))
+        .map_err(|inner| template_error(code::TEMPLATE_EXPRESSION, &format!("in ${{}}: {inner}")))
 }
 
-fn unclosed() -> ExpressionError {
-    fault(code::TEMPLATE, "${ without its }")
+fn unclosed_expression() -> ExpressionError {
+    template_error(code::TEMPLATE, "${ without its }")
 }
 
-fn fault(code: u16, message: &str) -> ExpressionError {
+fn template_error(code: u16, message: &str) -> ExpressionError {
     ExpressionError { code, message: message.to_owned() }
 }
 

@@ -72,7 +72,7 @@ impl Turn<'_> {
     }
 
     /// Keeps what later expressions find under `actions.ngrok`.
-    pub(super) fn result(&mut self, result: impl Into<Arc<Json>>) {
+    pub(super) fn set_result(&mut self, result: impl Into<Arc<Json>>) {
         self.result = Some(result.into());
     }
 
@@ -82,7 +82,7 @@ impl Turn<'_> {
     }
 
     /// All of the body of the phase; none while it is still to be asked for.
-    pub(super) fn body(&self, limit: usize) -> Result<Option<Bytes>, ActionError> {
+    pub(super) fn full_body(&self, limit: usize) -> Result<Option<Bytes>, ActionError> {
         match self.exchange.body(self.phase) {
             Some(Content::Passing) => Ok(None),
             Some(Content::Full(body)) if body.len() <= limit => Ok(Some(body.clone())),
@@ -93,12 +93,12 @@ impl Turn<'_> {
     }
 
     /// What came of something that was asked for.
-    pub(super) fn fetched(&self, fetch: &Fetch) -> Option<&Fetched> {
+    pub(super) fn find_fetched(&self, fetch: &Fetch) -> Option<&Fetched> {
         self.answers.iter().find(|(asked, _)| asked == fetch).map(|(_, fetched)| fetched)
     }
 
     /// The keys that were asked for, where that was done.
-    pub(super) fn keys(&self, request: &KeyRequest) -> Option<&Option<Arc<KeySet>>> {
+    pub(super) fn find_keys(&self, request: &KeyRequest) -> Option<&Option<Arc<KeySet>>> {
         self.keys.iter().find(|(asked, _)| asked == request).map(|(_, keys)| keys)
     }
 

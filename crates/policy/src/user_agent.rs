@@ -37,7 +37,7 @@ impl Filter {
     /// Whether a request with these `User-Agent` headers may pass: with each of them.
     ///
     /// A request without one, or with an empty one, may pass only if the allow list says so.
-    pub fn allows<'h>(&self, user_agents: impl IntoIterator<Item = &'h [u8]>) -> bool {
+    pub fn allows_all<'h>(&self, user_agents: impl IntoIterator<Item = &'h [u8]>) -> bool {
         let mut user_agents = user_agents.into_iter();
         self.allows_one(user_agents.next().unwrap_or_default())
             && user_agents.all(|user_agent| self.allows_one(user_agent))
@@ -52,7 +52,7 @@ impl Filter {
 }
 
 fn compile_list(name: &str, sources: &[String]) -> Result<RegexSet, Vec<Problem>> {
-    let list = DocumentPath::top(name);
+    let list = DocumentPath::top_level(name);
     if sources.len() > ENTRIES {
         let message = format!("more than {ENTRIES} expressions");
         return Err(vec![list.problem(code::USER_AGENT, message)]);
@@ -62,29 +62,29 @@ fn compile_list(name: &str, sources: &[String]) -> Result<RegexSet, Vec<Problem>
         .iter()
         .enumerate()
         .filter_map(|(index, source)| {
-            let reason = check(source).err()?;
+            let reason = check_pattern(source).err()?;
             Some(list.entry(index).problem(code::USER_AGENT, reason))
         })
         .collect();
     if !problems.is_empty() {
         return Err(problems);
     }
-    build(&sources).map_err(|reason| vec![list.problem(code::USER_AGENT, reason)])
+    build_regex_set(&sources).map_err(|reason| vec![list.problem(code::USER_AGENT, reason)])
 }
 
-fn check(source: &str) -> Result<(), String> {
+fn check_pattern(source: &str) -> Result<(), String> {
     if source.len() > LENGTH {
         return Err(format!("longer than {LENGTH} bytes"));
     }
-    build(std::slice::from_ref(&source)).map(|_| ())
+    build_regex_set(std::slice::from_ref(&source)).map(|_| ())
 }
 
-fn build(sources: &[impl AsRef<str>]) -> Result<RegexSet, String> {
+fn build_regex_set(sources: &[impl AsRef<str>]) -> Result<RegexSet, String> {
     RegexSetBuilder::new(sources)
         .unicode(false)
         .size_limit(regex::SIZE)
         .build()
-        .map_err(|error| format!("invalid regular expression: {}", regex::reason(&error)))
+        .map_err(|error| format!("invalid regular expression: {}", regex::error_reason(&error)))
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn allows(allow: &[&str], deny: &[&str], user_agent: &str) -> bool {
-        filter(allow, deny).unwrap().allows([user_agent.as_bytes()])
+        filter(allow, deny).unwrap().allows_all([user_agent.as_bytes()])
     }
 
     #[test]
@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn an_empty_agent_needs_to_be_allowed() {
         assert!(!allows(&[], &[], ""));
-        assert!(!filter(&[], &[]).unwrap().allows([]));
-        assert!(filter(&["^$"], &[".*"]).unwrap().allows([]));
+        assert!(!filter(&[], &[]).unwrap().allows_all([]));
+        assert!(filter(&["^$"], &[".*"]).unwrap().allows_all([]));
     }
 
     #[test]
     fn each_of_several_agents_is_looked_at() {
         let filter = filter(&["^Good"], &["Bot"]).unwrap();
-        let allows = |agents: &[&str]| filter.allows(agents.iter().map(|it| it.as_bytes()));
+        let allows = |agents: &[&str]| filter.allows_all(agents.iter().map(|it| it.as_bytes()));
 
         assert!(allows(&["Good", "other"]));
         assert!(!allows(&["Good", "Bot"]));
@@ -144,8 +144,8 @@ mod tests {
     fn bytes_that_are_no_text_can_be_matched() {
         let filter = filter(&[], &[r"^\xff\d$"]).unwrap();
 
-        assert!(!filter.allows([&b"\xff1"[..]]));
-        assert!(filter.allows(["\u{ff}٣".as_bytes()]));
+        assert!(!filter.allows_all([&b"\xff1"[..]]));
+        assert!(filter.allows_all(["\u{ff}٣".as_bytes()]));
     }
 
     #[test]

@@ -35,15 +35,15 @@ pub(super) struct UserAgentFacts {
 
 impl UserAgentFacts {
     /// Reads the value of the header.
-    pub fn read(text: &str) -> Self {
+    pub fn from_header(text: &str) -> Self {
         let mut ends = (0..=LENGTH.min(text.len())).rev();
         let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default();
         let text = &text[..end];
-        let Some(known) = Parser::new().parse(text) else { return Self::other(text) };
+        let Some(known) = Parser::new().parse(text) else { return Self::from_unknown_agent(text) };
         if COLLECTIVE_NAMES.contains(&known.name) || known.category == UNKNOWN {
             let (os, os_version) = os_of(&known);
             let is_bot = known.category == "crawler" || is_robot(text);
-            return Self { os, os_version, is_bot, ..Self::other(text) };
+            return Self { os, os_version, is_bot, ..Self::from_unknown_agent(text) };
         }
         let (os, os_version) = os_of(&known);
         let is_bot = known.category == "crawler";
@@ -54,8 +54,8 @@ impl UserAgentFacts {
             version: known_or_empty(known.version),
             os,
             os_version,
-            device: device(text),
-            url: url(text),
+            device: device_name(text),
+            url: info_url(text),
             is_mobile: is_handheld && !is_tablet,
             is_tablet,
             is_desktop: known.category == "pc",
@@ -64,7 +64,7 @@ impl UserAgentFacts {
     }
 
     /// Of a program that is in no list: it is called what it calls itself.
-    fn other(text: &str) -> Self {
+    fn from_unknown_agent(text: &str) -> Self {
         let mut products = text.split([' ', ';', '(', ')']).filter_map(|it| it.split_once('/'));
         let is_bot = is_robot(text);
         let chosen = match is_bot {
@@ -73,7 +73,7 @@ impl UserAgentFacts {
         };
         let (name, version) = chosen.unwrap_or_default();
         let (name, version) = (name.to_owned(), version.to_owned());
-        Self { name, version, url: url(text), is_bot, ..Self::default() }
+        Self { name, version, url: info_url(text), is_bot, ..Self::default() }
     }
 }
 
@@ -104,7 +104,7 @@ fn is_tablet(text: &str) -> bool {
 }
 
 /// What the device calls itself: `iPhone`, or what Android has behind its version.
-fn device(text: &str) -> String {
+fn device_name(text: &str) -> String {
     if let Some(device) = APPLE_DEVICES.iter().find(|device| text.contains(**device)) {
         return (*device).to_owned();
     }
@@ -116,7 +116,7 @@ fn device(text: &str) -> String {
 }
 
 /// The address of a page about the program, as robots give one.
-fn url(text: &str) -> String {
+fn info_url(text: &str) -> String {
     let start = text.find("http://").or_else(|| text.find("https://"));
     let url = start.map_or("", |start| &text[start..]);
     let end = url.find([' ', ';', ')', ',']).unwrap_or(url.len());
@@ -130,8 +130,8 @@ mod tests {
     /// Name, version, system, its version, device, URL, and what is true.
     fn read(text: &str) -> (String, String, &'static str) {
         let UserAgentFacts { name, version, os, os_version, device, url, .. } =
-            UserAgentFacts::read(text);
-        let facts = UserAgentFacts::read(text);
+            UserAgentFacts::from_header(text);
+        let facts = UserAgentFacts::from_header(text);
         let kinds = [
             (facts.is_mobile, "mobile"),
             (facts.is_tablet, "tablet"),
@@ -201,6 +201,6 @@ mod tests {
 
     #[test]
     fn a_long_header_is_cut_between_letters() {
-        assert_eq!(UserAgentFacts::read(&"é".repeat(2000)), UserAgentFacts::default());
+        assert_eq!(UserAgentFacts::from_header(&"é".repeat(2000)), UserAgentFacts::default());
     }
 }

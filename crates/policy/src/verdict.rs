@@ -24,7 +24,7 @@ pub enum StepOutcome {
         limit: usize,
     },
     /// An action needs something from elsewhere; give the answer to
-    /// [`Run::answer`](super::Run::answer), and go on.
+    /// [`Run::answer_fetch`](super::Run::answer_fetch), and go on.
     Fetch(Fetch),
     /// An action needs the keys of an issuer; give them to [`Run::answer_keys`](super::Run::answer_keys), and go on.
     Keys(KeyRequest),

@@ -20,7 +20,7 @@ pub trait World: Send + Sync {
 
     /// What is known of a provider that a document calls by its name.
     fn oauth_application(&self, provider: OauthProvider) -> Arc<OauthApplication> {
-        Arc::new(OauthApplication::public(provider))
+        Arc::new(OauthApplication::for_provider(provider))
     }
 
     /// What requests share.

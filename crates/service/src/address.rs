@@ -49,7 +49,7 @@ impl Base {
     }
 
     /// The address of a path.
-    pub fn at(&self, path: &str) -> String {
+    pub fn path_url(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
 

@@ -23,11 +23,11 @@ settings! {
         certificate: Option<PathBuf> = None,
             "certificate", "FILE",
             "A PEM file with a certificate for the host names in it; read again at a reload",
-            usual(), live();
+            listed_in_help(), live();
         key: Option<PathBuf> = None,
             "certificate_key", "FILE",
             "A PEM file with the private key of the certificate",
-            usual(), live();
+            listed_in_help(), live();
     }
 }
 
@@ -51,20 +51,20 @@ const UNUSABLE: StoreError =
 
 /// Opens the authority with the key of the database, or else the one beside the file of the database; it
 /// is made at the first start. A certificate from a file is shown in its place for its names.
-pub(super) async fn open(
+pub(super) async fn open_authority(
     stored: Option<AuthorityKey>,
     database: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
 ) -> Result<Arc<LocalAuthority>, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let authority = match stored {
-            Some(key) => LocalAuthority::of(key),
+            Some(key) => LocalAuthority::from_key(key),
             None => LocalAuthority::open(database.as_deref()),
         };
         let authority = authority.map_err(Error::Authority)?;
         if let Some((chain, key)) = certificate {
             warn_if_readable(&key);
-            authority.provide(&chain, &key)?;
+            authority.provide_certificate(&chain, &key)?;
         }
         Ok::<_, Error>(authority)
     });
@@ -74,20 +74,20 @@ pub(super) async fn open(
 /// The key of the authority that a database holds; of nodes that start at once, the first stores one
 /// and the others use it.
 pub(super) async fn stored_or_new(store: &Store) -> Result<AuthorityKey, Error> {
-    let read = store.read(find).await?;
+    let read = store.read(find_stored).await?;
     let (certificate, key) = match read {
         Some(stored) => stored,
         None => {
             let made = AuthorityKey::new().map_err(Error::Authority)?;
             let fresh = (made.pem().to_owned(), made.key_pem());
-            store.write(move |change| keep(change, fresh)).await?
+            store.write(move |change| store_if_absent(change, fresh)).await?
         }
     };
-    usable((certificate, key))
+    parse_stored((certificate, key))
 }
 
 /// The authority that a database held.
-pub(super) fn usable((certificate, key): StoredAuthority) -> Result<AuthorityKey, Error> {
+pub(super) fn parse_stored((certificate, key): StoredAuthority) -> Result<AuthorityKey, Error> {
     Ok(AuthorityKey::from_pem(&certificate, &key).map_err(|unusable| {
         tracing::error!("the certificate authority in the database is unusable: {unusable}");
         UNUSABLE
@@ -98,24 +98,30 @@ pub(super) fn usable((certificate, key): StoredAuthority) -> Result<AuthorityKey
 pub(super) type StoredAuthority = (String, String);
 
 /// The authority that a database holds.
-pub(super) fn find(view: &View<'_>) -> Result<Option<StoredAuthority>, StoreError> {
-    match (view.setting(CERTIFICATE)?, view.setting(KEY)?) {
+pub(super) fn find_stored(view: &View<'_>) -> Result<Option<StoredAuthority>, StoreError> {
+    match (view.find_setting(CERTIFICATE)?, view.find_setting(KEY)?) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
         _ => Err(INCOMPLETE),
     }
 }
 
-fn keep(change: &Transaction<'_>, fresh: StoredAuthority) -> Result<StoredAuthority, StoreError> {
-    if let Some(stored) = find(change)? {
+fn store_if_absent(
+    change: &Transaction<'_>,
+    fresh: StoredAuthority,
+) -> Result<StoredAuthority, StoreError> {
+    if let Some(stored) = find_stored(change)? {
         return Ok(stored);
     }
-    put(change, &fresh)?;
+    store_authority(change, &fresh)?;
     Ok(fresh)
 }
 
 /// Has a database hold an authority.
-pub(super) fn put(change: &Transaction<'_>, authority: &StoredAuthority) -> Result<(), StoreError> {
-    change.set(CERTIFICATE, &authority.0)?;
-    change.set(KEY, &authority.1)
+pub(super) fn store_authority(
+    change: &Transaction<'_>,
+    authority: &StoredAuthority,
+) -> Result<(), StoreError> {
+    change.store_setting(CERTIFICATE, &authority.0)?;
+    change.store_setting(KEY, &authority.1)
 }

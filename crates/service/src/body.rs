@@ -15,35 +15,35 @@ use ginnel_base::logging::or_debug;
 const DRAINED: usize = 16 * 1024 * 1024;
 
 /// The body of a POST, PUT or PATCH.
-pub(super) async fn json(
+pub(super) async fn read_json(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<Vec<u8>, Refusal> {
     check_type(headers)?;
-    collect(headers, body, limits).await
+    collect_body(headers, body, limits).await
 }
 
 /// The body of a POST, PUT or PATCH that has nothing to say in one: none, or an empty object.
-pub(super) async fn optional(
+pub(super) async fn read_optional(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<Vec<u8>, Refusal> {
     if headers.contains_key(header::CONTENT_TYPE) {
-        return json(headers, body, limits).await;
+        return read_json(headers, body, limits).await;
     }
-    let collected = collect(headers, body, limits).await?;
+    let collected = collect_body(headers, body, limits).await?;
     if collected.is_empty() { Ok(collected) } else { check_type(headers).map(|()| collected) }
 }
 
 /// Makes sure that a GET or DELETE has no body but perhaps `{}`.
-pub(super) async fn none(
+pub(super) async fn expect_empty(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<(), Refusal> {
-    match collect(headers, body, limits).await {
+    match collect_body(headers, body, limits).await {
         Ok(body) if matches!(body.trim_ascii(), b"" | b"{}") => Ok(()),
         Err(refusal) if refusal != too_large(limits) => Err(refusal),
         _ => {
@@ -54,7 +54,7 @@ pub(super) async fn none(
 }
 
 /// Reads on what was not needed: a sender who is cut off may never read the answer.
-pub(super) async fn drain(headers: &HeaderMap, body: &mut Incoming) {
+pub(super) async fn drain_body(headers: &HeaderMap, body: &mut Incoming) {
     // Who waits for permission to send has sent nothing.
     if !headers.contains_key(header::EXPECT) {
         let mut left = DRAINED;
@@ -71,7 +71,7 @@ pub(super) async fn drain(headers: &HeaderMap, body: &mut Incoming) {
     }
 }
 
-async fn collect(
+async fn collect_body(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
@@ -83,7 +83,7 @@ async fn collect(
     if announced.is_some_and(|length: u64| length > limits.max_body.0 as u64) {
         return Err(too_large(limits));
     }
-    match tokio::time::timeout(limits.body, frames(body, limits)).await {
+    match tokio::time::timeout(limits.body, collect_frames(body, limits)).await {
         Ok(collected) => collected,
         Err(_) => {
             let message = format!("the body took more than {} seconds", limits.body.as_secs_f64());
@@ -92,7 +92,7 @@ async fn collect(
     }
 }
 
-async fn frames(body: &mut Incoming, limits: &ApiLimits) -> Result<Vec<u8>, Refusal> {
+async fn collect_frames(body: &mut Incoming, limits: &ApiLimits) -> Result<Vec<u8>, Refusal> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {

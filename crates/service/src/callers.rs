@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use ginnel_api::id::{has_prefix, prefix};
 
 use super::Refusal;
-use super::accounts::{Caller, authenticate};
+use super::accounts::{Caller, authenticate_caller};
 use super::store::{Changes, Store};
 
 /// How many callers are remembered at most.
@@ -39,18 +39,19 @@ struct KnownCallers {
 struct CallersVersion {
     /// How many commits have changed accounts.
     changes: u64,
-    /// [`Store::doubts`].
+    /// [`Store::doubt_count`].
     doubts: u64,
 }
 
 impl Callers {
     /// Remembers callers of a database, whose changes it follows.
-    pub(super) fn of(store: &Store) -> Self {
+    pub(super) fn from_store(store: &Store) -> Self {
         let known = Arc::new(Mutex::new(KnownCallers::default()));
         let following = Arc::downgrade(&known);
-        store.watch(move |changes| {
-            if let Some((known, accounts)) = following.upgrade().zip(changes.select(is_account)) {
-                lock(&known).forget(&accounts);
+        store.watch_changes(move |changes| {
+            if let Some((known, accounts)) = following.upgrade().zip(changes.filter_ids(is_account))
+            {
+                lock_known(&known).forget_changed(&accounts);
             }
         });
         Self { known }
@@ -62,12 +63,12 @@ impl Callers {
         store: &Store,
         headers: &HeaderMap,
     ) -> Result<Arc<Caller>, Refusal> {
-        let digest = digest(headers);
+        let digest = hash_authorization(headers);
         // Taken before the database is read: a change in between must not be missed.
         let as_of = {
-            let mut known = lock(&self.known);
-            match store.doubts() {
-                Some(doubts) => known.doubt_until(doubts),
+            let mut known = lock_known(&self.known);
+            match store.doubt_count() {
+                Some(doubts) => known.invalidate_before(doubts),
                 None => known.callers.clear(),
             }
             if let Some(caller) = digest.and_then(|digest| known.callers.get(&digest)) {
@@ -76,10 +77,10 @@ impl Callers {
             known.as_of
         };
         let sent = headers.clone();
-        let read = store.read(move |view| authenticate(view, &sent)).await;
-        let caller = Arc::new(read.map_err(Refusal::for_strangers)?);
+        let read = store.read(move |view| authenticate_caller(view, &sent)).await;
+        let caller = Arc::new(read.map_err(Refusal::without_details)?);
         if let Some(digest) = digest {
-            lock(&self.known).remember(as_of, digest, caller.clone());
+            lock_known(&self.known).cache_caller(as_of, digest, caller.clone());
         }
         Ok(caller)
     }
@@ -87,21 +88,21 @@ impl Callers {
 
 impl KnownCallers {
     /// Forgets everyone when changes were made, or may have been, that nobody here knows.
-    fn doubt_until(&mut self, doubts: u64) {
+    fn invalidate_before(&mut self, doubts: u64) {
         if self.as_of.doubts < doubts {
             self.as_of.doubts = doubts;
             self.callers.clear();
         }
     }
 
-    fn forget(&mut self, accounts: &Changes) {
+    fn forget_changed(&mut self, accounts: &Changes) {
         self.as_of.changes += 1;
         self.callers.retain(|_, caller| {
             !accounts.includes(&caller.key_id) && !accounts.includes(&caller.owner_id)
         });
     }
 
-    fn remember(&mut self, as_of: CallersVersion, digest: [u8; 32], caller: Arc<Caller>) {
+    fn cache_caller(&mut self, as_of: CallersVersion, digest: [u8; 32], caller: Arc<Caller>) {
         if self.as_of != as_of {
             return;
         }
@@ -112,7 +113,7 @@ impl KnownCallers {
     }
 }
 
-fn lock(known: &Mutex<KnownCallers>) -> MutexGuard<'_, KnownCallers> {
+fn lock_known(known: &Mutex<KnownCallers>) -> MutexGuard<'_, KnownCallers> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -121,7 +122,7 @@ fn is_account(id: &str) -> bool {
 }
 
 /// None when there is not exactly one header; such requests are refused anyway.
-fn digest(headers: &HeaderMap) -> Option<[u8; 32]> {
+fn hash_authorization(headers: &HeaderMap) -> Option<[u8; 32]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => Some(Sha256::digest(value.as_bytes()).into()),
@@ -139,8 +140,8 @@ mod tests {
 
     fn known() -> KnownCallers {
         let mut known = KnownCallers::default();
-        known.remember(known.as_of, [1; 32], caller("ak_1", "usr_1"));
-        known.remember(known.as_of, [2; 32], caller("ak_2", "bot_1"));
+        known.cache_caller(known.as_of, [1; 32], caller("ak_1", "usr_1"));
+        known.cache_caller(known.as_of, [2; 32], caller("ak_2", "bot_1"));
         known
     }
 
@@ -155,12 +156,12 @@ mod tests {
         for (changed, left) in [("ak_1", [2]), ("usr_1", [2]), ("ak_2", [1]), ("bot_1", [1])] {
             let mut known = known();
 
-            known.forget(&Changes::Of(vec![changed.to_owned()]));
+            known.forget_changed(&Changes::Of(vec![changed.to_owned()]));
 
             assert_eq!(remembered(&known), left, "{changed}");
         }
         let mut known = known();
-        known.forget(&Changes::All);
+        known.forget_changed(&Changes::All);
         assert_eq!(remembered(&known), [0; 0], "nobody knows who has changed");
     }
 
@@ -169,13 +170,13 @@ mod tests {
         let mut known = known();
         let before = known.as_of;
 
-        known.forget(&Changes::Of(vec!["ak_3".to_owned()]));
-        known.remember(before, [3; 32], caller("ak_3", "usr_1"));
+        known.forget_changed(&Changes::Of(vec!["ak_3".to_owned()]));
+        known.cache_caller(before, [3; 32], caller("ak_3", "usr_1"));
         assert_eq!(remembered(&known), [1, 2]);
 
         let before = known.as_of;
-        known.doubt_until(1);
-        known.remember(before, [3; 32], caller("ak_3", "usr_1"));
+        known.invalidate_before(1);
+        known.cache_caller(before, [3; 32], caller("ak_3", "usr_1"));
         assert_eq!(remembered(&known), [0; 0]);
     }
 

@@ -112,7 +112,7 @@ impl ManagedName {
     /// What is known of a name.
     pub fn find(view: &View<'_>, name: &str) -> Result<Option<Self>, StoreError> {
         match view.claimant(MANAGED_NAMES, name)? {
-            Some(id) => view.find(&id),
+            Some(id) => view.find_document(&id),
             None => Ok(None),
         }
     }
@@ -121,9 +121,9 @@ impl ManagedName {
     pub fn put(&mut self, change: &Transaction<'_>) -> Result<(), StoreError> {
         if self.id.is_empty() {
             self.id = change.new_id(prefix::MANAGED_NAME)?;
-            change.claim(MANAGED_NAMES, &self.name, &self.id)?;
+            change.claim_key(MANAGED_NAMES, &self.name, &self.id)?;
         }
-        change.put(self)
+        change.put_document(self)
     }
 }
 
@@ -133,31 +133,31 @@ fn key_id(certificate_id: &str) -> String {
 }
 
 /// Stores a certificate with its key.
-pub(super) fn put(
+pub(super) fn store_certificate(
     change: &Transaction<'_>,
     shown: &TlsCertificate,
     key: Secret,
 ) -> Result<(), StoreError> {
-    change.put(&CertificateKey { id: key_id(&shown.id), pem: key })?;
-    change.put(shown)
+    change.put_document(&CertificateKey { id: key_id(&shown.id), pem: key })?;
+    change.put_document(shown)
 }
 
 /// Removes a certificate with its key; false when there was none.
-pub(super) fn remove(change: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
-    change.remove::<CertificateKey>(&key_id(id))?;
-    change.remove::<TlsCertificate>(id)
+pub(super) fn remove_certificate(change: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
+    change.remove_document::<CertificateKey>(&key_id(id))?;
+    change.remove_document::<TlsCertificate>(id)
 }
 
 /// A certificate with its key, as TLS needs them; none where there is none that can be used.
-pub(super) fn certified(
+pub(super) fn load_certified_key(
     view: &View<'_>,
     id: &str,
 ) -> Result<Option<Arc<CertifiedKey>>, StoreError> {
-    let shown: Option<TlsCertificate> = view.find(id)?;
-    let key: Option<CertificateKey> = view.find(&key_id(id))?;
+    let shown: Option<TlsCertificate> = view.find_document(id)?;
+    let key: Option<CertificateKey> = view.find_document(&key_id(id))?;
     let Some((shown, key)) = shown.zip(key) else { return Ok(None) };
     let chain = shown.certificate_pem.unwrap_or_default();
-    match certificate::certified(chain.as_bytes(), key.pem.0.as_bytes()) {
+    match certificate::parse_certified_key(chain.as_bytes(), key.pem.0.as_bytes()) {
         Ok(certified) => Ok(Some(certified)),
         // Both were checked before they were stored.
         Err(err) => {
@@ -168,7 +168,7 @@ pub(super) fn certified(
 }
 
 /// What a response shows of a certificate, but for what the service says of it.
-pub(super) fn describe(pem: String, leaf: LeafFields) -> TlsCertificate {
+pub(super) fn describe_certificate(pem: String, leaf: LeafFields) -> TlsCertificate {
     let LeafFields { certificate, subject, .. } = leaf;
     let CertificateFields {
         common_name,

@@ -54,7 +54,7 @@ pub(super) enum CloudScheme {
 
 impl CloudScheme {
     /// What its policy is compiled for.
-    pub fn scope(self) -> Scope {
+    pub fn policy_scope(self) -> Scope {
         match self {
             Self::Http | Self::Https => Scope::HttpTunnel,
             Self::Tcp => Scope::TcpTunnel,
@@ -67,7 +67,7 @@ impl CloudAddress {
     ///
     /// # Errors
     /// With what is wrong, for a sentence behind the name of the field.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn parse_url(text: &str) -> Result<Self, String> {
         let invalid = |problem: String| format!("{:?} {problem}", mask::url(text));
         let has_scheme = text.contains("://");
         let url = if has_scheme { text.to_owned() } else { format!("https://{text}") };
@@ -132,7 +132,7 @@ impl CloudAddress {
 
     /// What no other edge or cloud endpoint may have: bytes name no host, so that a port is one whatever stands
     /// before it.
-    pub fn claim(&self) -> String {
+    pub fn claimed_key(&self) -> String {
         match self.scheme {
             CloudScheme::Tcp => format!(":{}", self.port),
             _ => self.hostport(),
@@ -159,10 +159,10 @@ mod tests {
             ("https://*.a.test", "https://*.a.test", "*.a.test:443"),
             ("tcp://a.test:22", "tcp://a.test:22", "a.test:22"),
         ] {
-            let read = CloudAddress::read(text).unwrap();
+            let read = CloudAddress::parse_url(text).unwrap();
             assert_eq!((read.url().as_str(), read.hostport().as_str()), (url, hostport), "{text}");
         }
-        assert!(CloudAddress::read("http://a.internal").unwrap().is_internal());
+        assert!(CloudAddress::parse_url("http://a.internal").unwrap().is_internal());
     }
 
     #[test]
@@ -177,10 +177,10 @@ mod tests {
             ("tls://a.test", "is not supported"),
             ("ftp://a.test", "begins with none of"),
         ] {
-            let refused = CloudAddress::read(text).unwrap_err();
+            let refused = CloudAddress::parse_url(text).unwrap_err();
             assert!(refused.contains(problem) && refused.contains(text), "{refused}");
         }
-        let secret = CloudAddress::read("https://user:secret@a.test").unwrap_err();
+        let secret = CloudAddress::parse_url("https://user:secret@a.test").unwrap_err();
         assert!(secret.contains("a password") && !secret.contains("secret@"), "{secret}");
     }
 }

@@ -120,7 +120,7 @@ pub(super) trait StoredResource: Document + Send + 'static {
 
     /// Removes the resource with this identifier, and everything that belongs to it.
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
-        remove::<Self>(change, id)
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
@@ -132,13 +132,13 @@ impl ServiceState {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let job = self.publish(TypedJob::erased(work)).await?;
-        TypedJob::<W, T, E>::result(job)
+        let job = self.run_and_publish(TypedJob::new_boxed(work)).await?;
+        TypedJob::<W, T, E>::downcast_result(job)
     }
 
     /// Runs a job, and waits until what it has changed is live.
-    async fn publish(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
-        let job = self.store.run(job).await?;
+    async fn run_and_publish(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+        let job = self.store.run_job(job).await?;
         if job.is_made() {
             self.publisher.catch_up().await?;
         }
@@ -171,7 +171,7 @@ impl Context {
     }
 
     /// The policies that are in use.
-    pub fn policies(&self) -> Arc<PolicyCache> {
+    pub fn policy_cache(&self) -> Arc<PolicyCache> {
         self.shared.publisher.policies.clone()
     }
 
@@ -187,16 +187,17 @@ impl Context {
             Principal { id: self.caller.owner_id.clone(), key_id: self.caller.key_id.clone() };
         let audited = move |change: &Transaction<'_>| -> Result<T, Refusal> {
             let made = work(change)?;
-            trail.record(change, &call)?;
+            trail.record_success(change, &call)?;
             Ok(made)
         };
-        let recorded =
-            move |change: &Transaction<'_>| events.recorded(change, Some(&principal), audited);
+        let recorded = move |change: &Transaction<'_>| {
+            events.change_and_record(change, Some(&principal), audited)
+        };
         self.shared.write(recorded).await
     }
 
     /// Changes the database, and shows the resource that came of it.
-    pub async fn change<R: StoredResource>(
+    pub async fn write_resource<R: StoredResource>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Clone + Send + 'static,
     ) -> Result<R, Refusal> {
@@ -206,22 +207,22 @@ impl Context {
             resource.complete(change, has_acme)?;
             Ok(resource)
         });
-        Ok(self.located(changed.await?))
+        Ok(self.with_addresses(changed.await?))
     }
 
     /// The resource with this identifier, with its addresses.
-    pub async fn find<R: StoredResource>(&self, id: String) -> Result<R, Refusal> {
+    pub async fn find_resource<R: StoredResource>(&self, id: String) -> Result<R, Refusal> {
         let has_acme = self.shared.has_acme;
         let read = self.read(move |view| {
-            let mut resource: R = found(view, &id)?;
+            let mut resource: R = find_or_refuse(view, &id)?;
             resource.complete(view, has_acme)?;
             Ok(resource)
         });
-        Ok(self.located(read.await?))
+        Ok(self.with_addresses(read.await?))
     }
 
     /// One page of a list; `O` is the operation that lists.
-    pub async fn page<O: Operation, R: StoredResource>(
+    pub async fn resource_page<O: Operation, R: StoredResource>(
         &self,
         before: Option<String>,
         limit: Option<i64>,
@@ -231,7 +232,7 @@ impl Context {
         // One more than is shown tells whether there is a next page.
         let has_acme = self.shared.has_acme;
         let read = self.read(move |view| {
-            let mut items = view.page::<R>(before.as_deref(), limit + 1)?;
+            let mut items = view.document_page::<R>(before.as_deref(), limit + 1)?;
             let more = items.len() > limit;
             items.truncate(limit);
             for item in &mut items {
@@ -240,7 +241,7 @@ impl Context {
             Ok((items, more))
         });
         let (items, more) = read.await?;
-        let items = items.into_iter().map(|item| self.located(item)).collect::<Vec<R>>();
+        let items = items.into_iter().map(|item| self.with_addresses(item)).collect::<Vec<R>>();
         Ok(self.page_of(&O::INFO, items, |item| item.id(), more.then_some(limit)))
     }
 
@@ -271,7 +272,7 @@ impl Context {
     ) -> Result<Page<R>, Refusal> {
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
         let read =
-            self.read(move |view| Ok(cluster::page::<R>(view, before.as_deref(), limit + 1)?));
+            self.read(move |view| Ok(cluster::row_page::<R>(view, before.as_deref(), limit + 1)?));
         let mut items = read.await?;
         let more = items.len() > limit;
         items.truncate(limit);
@@ -286,7 +287,7 @@ impl Context {
         id: impl Fn(&T) -> &str,
         more: Option<usize>,
     ) -> Page<T> {
-        let uri = self.shared.base.at(info.path);
+        let uri = self.shared.base.path_url(info.path);
         let next_page_uri = more
             .zip(items.last())
             .map(|(limit, last)| format!("{uri}?before_id={}&limit={limit}", id(last)));
@@ -294,7 +295,7 @@ impl Context {
     }
 
     /// The resource with its addresses.
-    pub fn located<R: StoredResource>(&self, mut resource: R) -> R {
+    pub fn with_addresses<R: StoredResource>(&self, mut resource: R) -> R {
         resource.locate(&self.shared.base);
         resource.observe(&self.shared);
         resource
@@ -302,13 +303,16 @@ impl Context {
 }
 
 /// The resource with this identifier, as it is stored.
-pub(super) fn found<D: Document>(view: &View<'_>, id: &str) -> Result<D, Refusal> {
-    view.find(id)?.ok_or_else(Refusal::not_found)
+pub(super) fn find_or_refuse<D: Document>(view: &View<'_>, id: &str) -> Result<D, Refusal> {
+    view.find_document(id)?.ok_or_else(Refusal::not_found)
 }
 
 /// Removes the resource with this identifier and everything it holds.
-pub(super) fn remove<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
-    if change.remove::<D>(id)? { Ok(()) } else { Err(Refusal::not_found()) }
+pub(super) fn remove_or_refuse<D: Document>(
+    change: &Transaction<'_>,
+    id: &str,
+) -> Result<(), Refusal> {
+    if change.remove_document::<D>(id)? { Ok(()) } else { Err(Refusal::not_found()) }
 }
 
 /// Refuses a `before_id` of another kind.

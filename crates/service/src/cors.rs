@@ -10,7 +10,7 @@ use super::pipeline::REQUEST_ID;
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
 /// The answer to a preflight; `None` for any other request.
-pub(super) fn preflight(head: &request::Parts, methods: &str) -> Option<Response> {
+pub(super) fn preflight_response(head: &request::Parts, methods: &str) -> Option<Response> {
     if head.method != Method::OPTIONS
         || !head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
     {

@@ -15,38 +15,38 @@ const MAX_PAGE_ITEMS: u64 = 100;
 ///
 /// # Errors
 /// With the first thing that is wrong, in the order of the checks (remote API sheet, section 1).
-pub fn decode(
+pub fn decode_arguments(
     info: &Info,
     path: &str,
     query_string: Option<&str>,
     body: Option<&[u8]>,
 ) -> Result<Map<String, Value>, Refusal> {
-    arguments(info, path, query(info, query_string)?, body)
+    join_arguments(info, path, decode_query(info, query_string)?, body)
 }
 
 /// The arguments in a query string.
-pub(super) fn query(info: &Info, text: Option<&str>) -> Result<DecodedArguments, Refusal> {
-    refuse_errors(info, decode::query(info, text, MAX_PAGE_ITEMS))
+pub(super) fn decode_query(info: &Info, text: Option<&str>) -> Result<DecodedArguments, Refusal> {
+    refuse_errors(info, decode::decode_query(info, text, MAX_PAGE_ITEMS))
 }
 
 /// Joins what stands in the path and the body to what stood in the query string.
-pub(super) fn arguments(
+pub(super) fn join_arguments(
     info: &Info,
     path: &str,
     queried: DecodedArguments,
     body: Option<&[u8]>,
 ) -> Result<Map<String, Value>, Refusal> {
-    let decoded = decode::arguments(info, path, queried, body);
+    let decoded = decode::decode_arguments(info, path, queried, body);
     refuse_errors(info, decoded).map(|decoded| decoded.arguments)
 }
 
 fn refuse_errors(info: &Info, decoded: DecodedArguments) -> Result<DecodedArguments, Refusal> {
-    let refused = decoded.errors.iter().find_map(|error| refusal(info, error));
+    let refused = decoded.errors.iter().find_map(|error| argument_refusal(info, error));
     refused.map_or(Ok(decoded), Err)
 }
 
 /// The refusal of what is wrong; none where that does no harm.
-fn refusal(info: &Info, error: &ArgumentError) -> Option<Refusal> {
+fn argument_refusal(info: &Info, error: &ArgumentError) -> Option<Refusal> {
     if *error == ArgumentError::UndecodablePath {
         return Some(Refusal::not_found());
     }
@@ -64,9 +64,9 @@ fn code_of(resource: &str, error: &ArgumentError) -> Option<ErrorCode> {
         ArgumentError::UnknownField { .. } => code::UNKNOWN_FIELD,
         ArgumentError::TooLong { place, .. } => code::too_long(resource, place),
         ArgumentError::UndecodablePath | ArgumentError::WrongType { .. } => code::INVALID_VALUE,
-        ArgumentError::Unchanged { .. } => return code::unchanged(resource),
+        ArgumentError::Unchanged { .. } => return code::unchanged_patch(resource),
         ArgumentError::PathDiffers(_) => code::id_differs(resource),
-        ArgumentError::Missing(name) => code::missing(resource, name),
+        ArgumentError::Missing(name) => code::missing_field(resource, name),
     };
     Some(code)
 }

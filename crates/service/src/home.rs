@@ -38,11 +38,11 @@ pub(super) fn is_for(headers: &HeaderMap) -> bool {
 }
 
 /// The page.
-pub(super) fn page(base: &Base, has_console: bool) -> Response {
+pub(super) fn page_response(base: &Base, has_console: bool) -> Response {
     let text = PAGE
         .replace("{console}", if has_console { CONSOLE } else { "" })
         .replace("{version}", env!("CARGO_PKG_VERSION"))
-        .replace("{url}", &escaped(base.as_str()))
+        .replace("{url}", &escape_html(base.as_str()))
         .replace("{docs}", DOCUMENTATION);
     let mut response = Response::new(Body::from(text));
     for (name, value) in HEADERS {
@@ -51,7 +51,7 @@ pub(super) fn page(base: &Base, has_console: bool) -> Response {
     response
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

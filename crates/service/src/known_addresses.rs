@@ -53,8 +53,11 @@ impl AddressFileSettings {
     pub(super) fn open(&self) -> Result<Option<Arc<dyn AddressDatabase>>, Error> {
         let mut files = AddressFiles::default();
         for (kind, path) in self.by_kind() {
-            files.add(kind, path).map_err(|error| {
-                Error::setting(kind.setting(), format!("{}: {error}", mask::path(path)))
+            files.add_file(kind, path).map_err(|error| {
+                Error::invalid_setting(
+                    kind.setting_name(),
+                    format!("{}: {error}", mask::path(path)),
+                )
             })?;
         }
         let is_empty = files.kinds() == AddressKinds::default();

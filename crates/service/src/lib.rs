@@ -67,7 +67,7 @@ pub use audit::AuditSettings;
 pub use authority::CertificateSettings;
 pub use backup::{BackupSchedule, BackupStatus};
 pub use cluster::ClusterSettings;
-pub use decode::decode;
+pub use decode::decode_arguments;
 pub use domains::DomainSettings;
 pub use events::EventOptions;
 pub use ginnel_gateway::{TrustedProxies, TrustedProxyError};
@@ -87,7 +87,7 @@ pub use tokens::{TokenSettings, new_admin_key};
 pub use vaults::VaultSettings;
 
 use ginnel_api::Secret;
-use ginnel_base::address::reachable;
+use ginnel_base::address::reachable_address;
 use ginnel_gateway::{self as gateway, Gateway};
 use ginnel_net::admin::AdminListener;
 use ginnel_net::private::PrivateListener;
@@ -138,10 +138,10 @@ impl Service {
     /// When an option is wrong, the address cannot be listened on, or the database cannot be used.
     pub async fn start(options: Options) -> Result<Self, Error> {
         options.check()?;
-        let listeners = options.listeners().into_iter();
+        let listeners = options.fixed_listeners().into_iter();
         let listeners: Vec<_> =
             listeners.map(|(key, host, port)| (key, format!("{host}:{port}"))).collect();
-        Self::launch(options).await.map_err(|error| error.of_listener(&listeners))
+        Self::launch(options).await.map_err(|error| error.with_listener_setting(&listeners))
     }
 
     /// The address of the listener, without a slash at its end.
@@ -199,12 +199,12 @@ impl Service {
 
     /// The address at which agents of this machine reach the service, if it accepts agents.
     pub fn agent_address(&self) -> Option<SocketAddr> {
-        self.agents.as_ref().map(|agents| reachable(agents.address()))
+        self.agents.as_ref().map(|agents| reachable_address(agents.address()))
     }
 
     /// The address at which `/healthz`, `/readyz` and `/metrics` are reached, if anywhere.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|admin| reachable(admin.address()))
+        self.admin.as_ref().map(|admin| reachable_address(admin.address()))
     }
 
     /// The public addresses.
@@ -214,48 +214,50 @@ impl Service {
 
     /// What is decided on the public traffic of this node from now on.
     pub fn own_events(&self) -> gateway::EventSubscriber {
-        self.shared.gateway.own_events()
+        self.shared.gateway.subscribe_local_events()
     }
 
     /// What is decided on public traffic from now on, on other nodes too.
     pub fn events(&self) -> gateway::EventSubscriber {
-        self.shared.gateway.events()
+        self.shared.gateway.subscribe_events()
     }
 
     /// The connections that were closed at once because there were too many, since this was last
     /// asked.
     pub fn take_refusals(&self) -> Vec<Refusals> {
-        self.limits().filter_map(|limit| limit.take_refusals()).collect()
+        self.connection_limits().filter_map(|limit| limit.take_refusals()).collect()
     }
 
     /// Why the system gave no connections to listeners, since this was last asked.
     pub fn take_accept_failures(&self) -> Vec<AcceptFailures> {
-        self.limits().filter_map(|limit| limit.take_failures()).collect()
+        self.connection_limits().filter_map(|limit| limit.take_failures()).collect()
     }
 
-    fn limits(&self) -> impl Iterator<Item = &Arc<ConnectionLimit>> {
+    fn connection_limits(&self) -> impl Iterator<Item = &Arc<ConnectionLimit>> {
         let agents = self.agents.as_ref().map(AgentListener::limit);
-        [Some(self.shared.gateway.limit()), Some(&self.limit), agents].into_iter().flatten()
+        [Some(self.shared.gateway.connection_limit()), Some(&self.limit), agents]
+            .into_iter()
+            .flatten()
     }
 
     /// Has calls of an operation fail from now on.
-    pub fn fail(&self, fault: InjectedFault) {
-        self.shared.rehearsal.fail(fault);
+    pub fn inject_fault(&self, fault: InjectedFault) {
+        self.shared.rehearsal.inject_fault(fault);
     }
 
     /// The calls that were made, the oldest first: as many as `kept_calls` says.
-    pub fn calls(&self) -> Vec<Called> {
-        self.shared.rehearsal.calls()
+    pub fn recorded_calls(&self) -> Vec<Called> {
+        self.shared.rehearsal.recorded_calls()
     }
 
     /// Forgets the faults that were asked for, and the calls.
-    pub fn forget(&self) {
+    pub fn reset_fault_injection(&self) {
         self.shared.rehearsal.reset();
     }
 
     /// Sets the clock of [`Options::origin`] forward; false where it is the system's.
-    pub fn advance(&self, by: Duration) -> bool {
-        self.shared.origin.advance(by)
+    pub fn advance_clock(&self, by: Duration) -> bool {
+        self.shared.origin.advance_clock(by)
     }
 
     /// Tells agents which node of a cluster this service is, as one on PostgreSQL does by itself; for tests
@@ -268,15 +270,15 @@ impl Service {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        self.shared.store.read_blocking(|view| Ok(view.snapshot()?))
+    pub fn take_snapshot(&self) -> Result<Snapshot, Error> {
+        self.shared.store.read_blocking(|view| Ok(view.take_snapshot()?))
     }
 
     /// Makes the database hold what it held at the moment of the snapshot.
     ///
     /// # Errors
     /// When the database cannot be written.
-    pub async fn restore(&self, snapshot: Snapshot) -> Result<(), Error> {
-        self.shared.write(move |change| Ok(change.restore(&snapshot)?)).await
+    pub async fn restore_snapshot(&self, snapshot: Snapshot) -> Result<(), Error> {
+        self.shared.write(move |change| Ok(change.restore_snapshot(&snapshot)?)).await
     }
 }

@@ -28,27 +28,27 @@ settings! {
         first_byte: Duration = Duration::from_secs(5),
             "api.first_byte_timeout", "DURATION",
             "Maximum time until a client of the management API sends its first byte",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         head: Duration = Duration::from_secs(30),
             "api.head_timeout", "DURATION",
             "Maximum duration of a request's head, and of the pause between two requests",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         body: Duration = Duration::from_secs(30),
             "api.body_timeout", "DURATION",
             "Maximum duration of a request's body",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         max_body: ByteSize = ByteSize(1 << 20),
             "api.max_body_size", "SIZE",
             "The largest body of a request",
-            between(1 << 10, 64 << 20), live();
+            with_bounds(1 << 10, 64 << 20), live();
         max_head: ByteSize = ByteSize(MAX_HEAD_BYTES),
             "api.max_head_size", "SIZE",
             "The largest head of a request; larger ones get 431",
-            between(4 << 10, 128 << 10), live();
+            with_bounds(4 << 10, 128 << 10), live();
         max_header_fields: usize = MAX_HEAD_FIELDS,
             "api.max_header_fields", "N",
             "The most header fields of a request; with more it gets 431",
-            between(20, MAX_HEAD_FIELDS as u64), live();
+            with_bounds(20, MAX_HEAD_FIELDS as u64), live();
     }
 }
 
@@ -100,7 +100,7 @@ impl ApiSettings {
     }
 
     /// Returns the new settings. A rate that stays keeps its count.
-    pub fn changed(&self, mut settings: Self) -> Self {
+    pub fn with_options(&self, mut settings: Self) -> Self {
         if settings.rate == self.rate {
             settings.rate_limit.clone_from(&self.rate_limit);
         }
@@ -108,8 +108,8 @@ impl ApiSettings {
     }
 
     /// Counts a request, or refuses it.
-    pub fn count(&self, now: Instant) -> Result<(), Refusal> {
-        self.rate_limit.as_ref().map_or(Ok(()), |limit| limit.take(now))
+    pub fn count_request(&self, now: Instant) -> Result<(), Refusal> {
+        self.rate_limit.as_ref().map_or(Ok(()), |limit| limit.try_take(now))
     }
 }
 
@@ -126,14 +126,14 @@ mod tests {
     fn a_rate_that_stays_keeps_its_count_and_a_new_one_begins_anew() {
         let now = Instant::now();
         let first = settings(Some(1));
-        assert!(first.count(now).is_ok());
+        assert!(first.count_request(now).is_ok());
 
-        let same = first.changed(settings(Some(1)));
-        let other = first.changed(settings(Some(2)));
-        let none = first.changed(settings(None));
+        let same = first.with_options(settings(Some(1)));
+        let other = first.with_options(settings(Some(2)));
+        let none = first.with_options(settings(None));
 
-        assert!(same.count(now).is_err());
-        assert!(other.count(now).is_ok());
-        assert!(none.count(now).is_ok() && none.count(now).is_ok());
+        assert!(same.count_request(now).is_err());
+        assert!(other.count_request(now).is_ok());
+        assert!(none.count_request(now).is_ok() && none.count_request(now).is_ok());
     }
 }

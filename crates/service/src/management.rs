@@ -29,11 +29,11 @@ settings! {
         host: String = "127.0.0.1".to_owned(),
             "host", "HOST",
             "The name or address of the listener",
-            usual();
+            listed_in_help();
         port: u16 = 0,
             "port", "PORT",
             "The port of the listener; 0 picks a free port",
-            usual();
+            listed_in_help();
     }
 
     /// The settings of its address and its pages.
@@ -44,7 +44,7 @@ settings! {
         console: bool = true,
             "console", "BOOL",
             "Serve a console for people at /console of the management address",
-            usual();
+            listed_in_help();
         rate_limit: Option<(u32, Duration)> = None,
             "rate_limit", "N/60s",
             "Allow this many requests per account in a rolling window of seconds",
@@ -56,7 +56,7 @@ settings! {
         connections: Option<usize> = None,
             "max_api_connections", "N",
             "The most connections to the management API that may be open",
-            between(1, u32::MAX as u64), live(), unset(AN_EIGHTH);
+            with_bounds(1, u32::MAX as u64), live(), when_unset(AN_EIGHTH);
     }
 }
 
@@ -80,14 +80,16 @@ impl ManagementSettings {
 
     /// The host of the public address, without brackets.
     pub(super) fn public_host(&self) -> Option<String> {
-        let authority = Authority::split(self.public_url.as_deref()?).ok();
+        let authority = Authority::split_url(self.public_url.as_deref()?).ok();
         authority.map(|(authority, _)| authority.host.unbracketed())
     }
 
     /// Maximum numbers of connections.
     pub(super) fn connection_caps(&self) -> ConnectionCaps {
-        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().management());
-        let per_address = descriptors::share_of_one_address(total);
+        let total = self
+            .connections
+            .unwrap_or_else(|| DescriptorLimit::read_current().management_connections());
+        let per_address = descriptors::share_per_address(total);
         ConnectionCaps { total, per_address, reserved: 0 }
     }
 
@@ -108,10 +110,10 @@ impl ManagementSettings {
 fn check_url(url: &str) -> Result<(), Error> {
     let invalid = |cause: String| {
         let form = "is not an http:// or https:// address";
-        Error::setting("public_url", format!("{:?} {form}{cause}", mask::url(url)))
+        Error::invalid_setting("public_url", format!("{:?} {form}{cause}", mask::url(url)))
     };
     // The form shows the cause if it is the scheme.
-    let (authority, rest) = Authority::split(url).map_err(|problem| match problem {
+    let (authority, rest) = Authority::split_url(url).map_err(|problem| match problem {
         AddressError::Scheme(_) => invalid(String::new()),
         problem => invalid(format!(": it {problem}")),
     })?;

@@ -16,7 +16,7 @@ const LOGIN: &str = "visitors log in with the action openid-connect or oauth of 
 const SSH: &str = "there are no SSH reverse tunnels; use an agent";
 
 /// The refusal of a request to one of the paths.
-pub(super) fn refusal(path: &str, instead: &str) -> Refusal {
+pub(super) fn not_offered_refusal(path: &str, instead: &str) -> Refusal {
     let message = format!("{path} is not offered: {instead} (docs/guides/move.md#management-api)");
     Refusal::new(code::NOT_OFFERED, message)
 }

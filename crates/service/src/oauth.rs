@@ -159,35 +159,37 @@ impl OauthOptions {
     /// The first thing that is wrong with a setting, or a file that cannot be read.
     pub(super) fn applications(&self) -> Result<Vec<(OauthProvider, OauthApplication)>, Error> {
         let all = self.all();
-        all.map(|(provider, keys, options)| Ok((provider, options.application(provider, &keys)?)))
-            .collect()
+        all.map(|(provider, keys, options)| {
+            Ok((provider, options.to_application(provider, &keys)?))
+        })
+        .collect()
     }
 
     /// The files with secrets.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn secret_files(&self) -> impl Iterator<Item = &Path> {
         self.all().filter_map(|(.., options)| options.client_secret_file.as_deref())
     }
 }
 
 impl OauthProviderOptions {
-    fn application(
+    fn to_application(
         &self,
         provider: OauthProvider,
         keys: &ProviderKeys,
     ) -> Result<OauthApplication, Error> {
-        let public = OauthApplication::public(provider);
-        let place = self.place(provider, keys)?;
+        let public = OauthApplication::for_provider(provider);
+        let place = self.resolve_provider(provider, keys)?;
         let is_scope =
             |scope: &String| !scope.is_empty() && scope.bytes().all(|it| it.is_ascii_graphic());
         if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
             let problem = format!("{:?} is not a scope", mask::login(scope));
-            return Err(Error::setting(keys.scopes, problem));
+            return Err(Error::invalid_setting(keys.scopes, problem));
         }
-        let client = self.client(keys)?;
+        let client = self.resolve_client(keys)?;
         let provider_at = place.as_ref().unwrap_or(&public.provider);
         if !provider_at.takes_pkce() && client.as_ref().is_some_and(|it| it.secret.0.is_empty()) {
             let problem = format!("is required: {} takes no other proof", provider.name());
-            return Err(Error::setting(keys.client_secret, problem));
+            return Err(Error::invalid_setting(keys.client_secret, problem));
         }
         if client.as_ref().is_some_and(|it| it.secret.0.is_empty()) {
             tracing::warn!(
@@ -197,7 +199,7 @@ impl OauthProviderOptions {
         }
         if client.is_none() && !self.scopes.is_empty() {
             let problem = format!("is for the client of {}, which is missing", keys.client_id);
-            return Err(Error::setting(keys.scopes, problem));
+            return Err(Error::invalid_setting(keys.scopes, problem));
         }
         Ok(OauthApplication {
             verifies_addresses: match &place {
@@ -210,16 +212,17 @@ impl OauthProviderOptions {
         })
     }
 
-    fn client(&self, keys: &ProviderKeys) -> Result<Option<OauthClient>, Error> {
+    fn resolve_client(&self, keys: &ProviderKeys) -> Result<Option<OauthClient>, Error> {
         let (secret, key) = match (&self.client_secret, &self.client_secret_file) {
             (Some(_), Some(_)) => {
                 let problem = format!("{} is there as well: give one of them", keys.client_secret);
-                return Err(Error::setting(keys.client_secret_file, problem));
+                return Err(Error::invalid_setting(keys.client_secret_file, problem));
             }
             (None, Some(file)) => {
                 let secret = read_secret(file);
-                let secret = secret
-                    .map_err(|error| Error::setting(keys.client_secret_file, error.to_string()))?;
+                let secret = secret.map_err(|error| {
+                    Error::invalid_setting(keys.client_secret_file, error.to_string())
+                })?;
                 (Some(secret), keys.client_secret_file)
             }
             (secret, None) => (secret.clone(), keys.client_secret),
@@ -228,13 +231,13 @@ impl OauthProviderOptions {
             (None, None) => Ok(None),
             (None, Some(_)) => {
                 let problem = format!("is of no use without {}", keys.client_id);
-                Err(Error::setting(key, problem))
+                Err(Error::invalid_setting(key, problem))
             }
             (Some(id), _) if id.trim().is_empty() => {
-                Err(Error::setting(keys.client_id, "must not be empty"))
+                Err(Error::invalid_setting(keys.client_id, "must not be empty"))
             }
             (Some(_), Some(secret)) if secret.0.is_empty() => {
-                Err(Error::setting(key, "must not be empty"))
+                Err(Error::invalid_setting(key, "must not be empty"))
             }
             (Some(id), secret) => {
                 let secret = ClientSecret(secret.map(|secret| secret.0).unwrap_or_default());
@@ -244,7 +247,7 @@ impl OauthProviderOptions {
     }
 
     /// Where the operator says that the provider is.
-    fn place(
+    fn resolve_provider(
         &self,
         provider: OauthProvider,
         keys: &ProviderKeys,
@@ -266,7 +269,7 @@ impl OauthProviderOptions {
                     mask::url(url)
                 ),
             };
-            return Err(Error::setting(key, problem));
+            return Err(Error::invalid_setting(key, problem));
         }
         match (&self.issuer_url, urls) {
             (issuer, [None, None, None]) => {
@@ -285,11 +288,11 @@ impl OauthProviderOptions {
             }
             (Some(_), _) => {
                 let problem = "says where everything is: leave the other URLs out";
-                Err(Error::setting(keys.issuer_url, problem))
+                Err(Error::invalid_setting(keys.issuer_url, problem))
             }
             (None, _) => {
                 let problem = "authorization_url, token_url and userinfo_url are given together";
-                Err(Error::setting(keys.authorization_url, problem))
+                Err(Error::invalid_setting(keys.authorization_url, problem))
             }
         }
     }

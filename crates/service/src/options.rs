@@ -34,7 +34,7 @@ macro_rules! parts {
             $($(#[$attribute])+ pub $part: $Settings,)+
             /// The source of identifiers, tokens and times of resources; for tests, a seed.
             pub origin: Origin,
-            /// Maximum number of calls that [`Service::calls`](super::Service::calls) remembers; none by default.
+            /// Maximum number of calls that [`Service::recorded_calls`](super::Service::recorded_calls) remembers; none by default.
             pub kept_calls: usize,
         }
 
@@ -116,7 +116,7 @@ impl Options {
             self.management.check_rate_limit().err(),
             self.acme.check().err().or_else(|| self.check_challenges().err()),
             self.backup.check().err(),
-            self.events.check(self.own_files()).err(),
+            self.events.check_folder(self.own_files()).err(),
             self.check_store().err(),
             self.oauth.applications().err(),
             self.check_names().err(),
@@ -141,6 +141,6 @@ impl Options {
         let CertificateSettings { certificate, key } = &self.certificate;
         let own = [&self.store.path, &self.vaults.key_file, certificate, key];
         let own = own.into_iter().flatten().map(PathBuf::as_path);
-        own.chain(self.addresses.files()).chain(self.oauth.files())
+        own.chain(self.addresses.files()).chain(self.oauth.secret_files())
     }
 }

@@ -41,7 +41,7 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 struct RequestId(String);
 
 /// Gives a request a name, which its answer says.
-pub(super) async fn identified<F: Future<Output = Response>>(
+pub(super) async fn with_request_id<F: Future<Output = Response>>(
     shared: &ServiceState,
     mut request: Request<Incoming>,
     respond: impl FnOnce(Request<Incoming>) -> F,
@@ -74,29 +74,29 @@ pub(super) async fn respond_to(
     head: &request::Parts,
     body: &mut Incoming,
 ) -> Response {
-    if let Some(response) = cors::preflight(head, &endpoint.methods) {
+    if let Some(response) = cors::preflight_response(head, &endpoint.methods) {
         return response;
     }
     let started = Instant::now();
-    let handler = endpoint.handler(&head.method);
+    let handler = endpoint.handler_for(&head.method);
     let result = match handler {
         Some(handler) => {
-            if let Some(response) = rehearsed(shared, handler.info, head).await {
+            if let Some(response) = injected_response(shared, handler.info, head).await {
                 return response;
             }
-            perform(shared, handler, head, body).await
+            perform_operation(shared, handler, head, body).await
         }
         None => {
             let allowed = format!("{}, OPTIONS", endpoint.methods);
             Err(Refusal::no_such_method(head.uri.path(), &allowed))
         }
     };
-    let response = respond(shared, &head.headers, body, result).await;
+    let response = respond_encoded(shared, &head.headers, body, result).await;
     if let Some(handler) = handler {
         if let Some(metrics) = &shared.metrics {
             let name = head.extensions.get().map(|RequestId(id)| id.as_str());
             let status = response.status().as_u16();
-            metrics.responded(handler.info, status, started.elapsed(), name);
+            metrics.record_response(handler.info, status, started.elapsed(), name);
         }
         let (method, path) = (handler.info.method.as_str(), handler.info.path);
         let dur_ms = started.elapsed().as_secs_f64() * 1000.0;
@@ -106,60 +106,64 @@ pub(super) async fn respond_to(
 }
 
 /// The answer of a test double, where a test has asked for one.
-async fn rehearsed(shared: &ServiceState, info: &Info, head: &request::Parts) -> Option<Response> {
+async fn injected_response(
+    shared: &ServiceState,
+    info: &Info,
+    head: &request::Parts,
+) -> Option<Response> {
     let fault = shared.rehearsal.next(info)?;
-    shared.rehearsal.hold(fault.delay).await;
-    let response = fault.answer(&shared.code_prefix)?;
-    if shared.rehearsal.records() {
+    shared.rehearsal.wait_delay(fault.delay).await;
+    let response = fault.to_response(&shared.code_prefix)?;
+    if shared.rehearsal.records_calls() {
         let status = Some(response.status().as_u16()).filter(|_| !fault.cut);
-        shared.rehearsal.record(info, head, None, status);
+        shared.rehearsal.record_call(info, head, None, status);
     }
     Some(response)
 }
 
 /// Runs the checks and the handler.
-async fn perform(
+async fn perform_operation(
     shared: &Arc<ServiceState>,
     handler: &Handler,
     head: &request::Parts,
     body: &mut Incoming,
 ) -> Result<EncodedResponse, Refusal> {
     let info = handler.info;
-    let records = shared.rehearsal.records();
+    let records = shared.rehearsal.records_calls();
     let decoded = OnceLock::new();
     let serve = |context: Context, arguments: Map<String, Value>| {
         if records {
             ignore(decoded.set(arguments.clone()), "set once only, because this is called once");
         }
         async move {
-            let answered = caught(handler.answer(context, arguments)).await?;
-            Ok(EncodedResponse { status: info.success(), body: answered })
+            let answered = catch_panic(handler.perform_operation(context, arguments)).await?;
+            Ok(EncodedResponse { status: info.success_status(), body: answered })
         }
     };
-    let result = checked(shared, info, head, body, serve).await;
+    let result = check_and_serve(shared, info, head, body, serve).await;
     if records {
         let status = match &result {
             Ok(answer) => answer.status,
             Err(refusal) => refusal.status(),
         };
-        shared.rehearsal.record(info, head, decoded.into_inner(), Some(status));
+        shared.rehearsal.record_call(info, head, decoded.into_inner(), Some(status));
     }
     result
 }
 
 /// Turns the outcome into the answer.
-pub(super) async fn respond(
+pub(super) async fn respond_encoded(
     shared: &ServiceState,
     headers: &HeaderMap,
     body: &mut Incoming,
     result: Result<EncodedResponse, Refusal>,
 ) -> Response {
     let result = result.map(|success| success_response(success.status, success.body));
-    finish(shared, headers, body, result).await
+    finish_response(shared, headers, body, result).await
 }
 
 /// The same where a success is a response of its own.
-pub(super) async fn finish(
+pub(super) async fn finish_response(
     shared: &ServiceState,
     headers: &HeaderMap,
     body: &mut Incoming,
@@ -168,7 +172,7 @@ pub(super) async fn finish(
     let mut response = match result {
         Ok(response) => response,
         Err(refusal) => {
-            body::drain(headers, body).await;
+            body::drain_body(headers, body).await;
             refusal.into_response(&shared.code_prefix)
         }
     };
@@ -180,7 +184,7 @@ pub(super) async fn finish(
 }
 
 /// Finds out who calls, then runs all checks up to the fields, and `serve` when they pass.
-pub(super) async fn checked<T, F>(
+pub(super) async fn check_and_serve<T, F>(
     shared: &Arc<ServiceState>,
     info: &'static Info,
     head: &request::Parts,
@@ -197,23 +201,24 @@ where
     };
     let id = head.extensions.get().map(|RequestId(id)| id.as_str());
     let path = head.uri.path();
-    let call = AuditedCall::of(info, path, id, found.as_ref().ok(), address).map(Arc::new);
+    let call =
+        AuditedCall::from_operation(info, path, id, found.as_ref().ok(), address).map(Arc::new);
     let result = match found {
         Ok(caller) => {
             let context = Context { shared: shared.clone(), caller, address, call: call.clone() };
-            let result = match arguments(shared, info, head, body).await {
+            let result = match read_arguments(shared, info, head, body).await {
                 Ok(arguments) => serve(context, arguments).await,
                 Err(refusal) => Err(refusal),
             };
             result.map_err(|refusal| match id {
-                Some(id) => refusal.with("operation_id", id),
+                Some(id) => refusal.with_detail("operation_id", id),
                 None => refusal,
             })
         }
         Err(refusal) => Err(refusal),
     };
     if let Some(call) = call {
-        shared.audit.conclude(&call, &result);
+        shared.audit.record_result(&call, &result);
     }
     result
 }
@@ -222,7 +227,7 @@ where
 pub(super) fn caller_address(shared: &ServiceState, head: &request::Parts) -> Option<IpAddr> {
     let peer = head.extensions.get::<PeerAddress>()?;
     let trusted = &shared.live.load().trusted_proxies;
-    let client = ForwardedVisitor::read(&head.headers, peer.0, trusted).address;
+    let client = ForwardedVisitor::from_headers(&head.headers, peer.0, trusted).address;
     Some(client.ip().to_canonical())
 }
 
@@ -246,7 +251,7 @@ pub(super) fn check_ingress(
 ) -> Result<(), Refusal> {
     let restrictions = shared.gateway.restrictions();
     let admitted = match address {
-        Some(address) => restrictions.admits(ingress, address),
+        Some(address) => restrictions.allows_address(ingress, address),
         None => restrictions.is_open(ingress),
     };
     if admitted {
@@ -258,7 +263,7 @@ pub(super) fn check_ingress(
 
 /// Refuses to answer on what may not be true any more: another node may have changed it.
 fn check_news(shared: &ServiceState) -> Result<(), Refusal> {
-    let Some(age) = shared.cluster.as_ref().and_then(|cluster| cluster.blindness()) else {
+    let Some(age) = shared.cluster.as_ref().and_then(|cluster| cluster.stale_news_age()) else {
         return Ok(());
     };
     let problem = format!("no news of other nodes for {} s", age.as_secs());
@@ -266,7 +271,7 @@ fn check_news(shared: &ServiceState) -> Result<(), Refusal> {
     Err(StoreError::Server { fault, problem }.into())
 }
 
-async fn arguments(
+async fn read_arguments(
     shared: &ServiceState,
     info: &Info,
     head: &request::Parts,
@@ -274,17 +279,17 @@ async fn arguments(
 ) -> Result<Map<String, Value>, Refusal> {
     check_version(&head.headers)?;
     let live = shared.live.load_full();
-    live.count(Instant::now())?;
-    let queried = decode::query(info, head.uri.query())?;
+    live.count_request(Instant::now())?;
+    let queried = decode::decode_query(info, head.uri.query())?;
     let body = if info.takes_body() {
-        Some(body::json(&head.headers, body, &live.limits).await?)
+        Some(body::read_json(&head.headers, body, &live.limits).await?)
     } else if info.method.has_body() {
-        Some(body::optional(&head.headers, body, &live.limits).await?)
+        Some(body::read_optional(&head.headers, body, &live.limits).await?)
     } else {
-        body::none(&head.headers, body, &live.limits).await?;
+        body::expect_empty(&head.headers, body, &live.limits).await?;
         None
     };
-    decode::arguments(info, head.uri.path(), queried, body.as_deref())
+    decode::join_arguments(info, head.uri.path(), queried, body.as_deref())
 }
 
 /// `Service-Version` and its alias `Ngrok-Version` must be 2 where they are sent.
@@ -301,7 +306,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Runs a handler; a panic in it becomes a refusal instead of a lost connection.
-async fn caught(mut answer: HandlerFuture<Refusal>) -> Result<Vec<u8>, Refusal> {
+async fn catch_panic(mut answer: HandlerFuture<Refusal>) -> Result<Vec<u8>, Refusal> {
     std::future::poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut answer).poll(context)));
         polled.unwrap_or_else(|_| {

@@ -12,17 +12,18 @@ impl Options {
     /// Everything that keeps a service from starting, as far as it can be known without listening, and
     /// without a database server: what the options say, the place of the database, and files that they
     /// name. Blocks on the disk.
-    pub fn preflight(&self) -> Vec<Error> {
+    pub fn preflight_problems(&self) -> Vec<Error> {
         let mut problems = self.problems();
         let place = self.store.path.as_deref().map(store::check_file);
         problems.extend(place.and_then(Result::err).map(Error::from));
         if self.acme.directory.is_some() {
-            problems.extend(AcmeManager::check(&self.acme).err());
+            problems.extend(AcmeManager::check_options(&self.acme).err());
         }
         problems.extend(self.addresses.open().err());
-        let place = self.store.path.as_deref().map(store::resolve);
+        let place = self.store.path.as_deref().map(store::resolve_links);
         problems.extend(
-            VaultKey::of(&self.vaults, place.as_deref(), self.store.server.is_some()).err(),
+            VaultKey::from_options(&self.vaults, place.as_deref(), self.store.server.is_some())
+                .err(),
         );
         problems
     }
@@ -43,7 +44,7 @@ impl Options {
         ];
         for (key, host) in hosts {
             let problem = |problem| {
-                Error::setting(
+                Error::invalid_setting(
                     key,
                     format!("{:?} is no host name and no address: it {problem}", mask::url(host)),
                 )
@@ -54,7 +55,7 @@ impl Options {
             let problem = |problem| {
                 let (shown, form) =
                     (mask::url(domain), "is not a domain such as tunnels.example.com");
-                Error::setting("base_domain", format!("{shown:?} {form}: it {problem}"))
+                Error::invalid_setting("base_domain", format!("{shown:?} {form}: it {problem}"))
             };
             HostName::parse(domain).map_err(problem)?;
         }
@@ -63,7 +64,7 @@ impl Options {
                 "{:?} has spaces or control characters",
                 mask::login(&self.gateway.code_prefix)
             );
-            return Err(Error::setting("code_prefix", problem));
+            return Err(Error::invalid_setting("code_prefix", problem));
         }
         Ok(())
     }
@@ -94,14 +95,14 @@ impl Options {
     /// No two listeners have the same address.
     pub(super) fn check_addresses(&self) -> Result<(), Error> {
         self.check_peer_address()?;
-        let listeners = self.listeners();
+        let listeners = self.fixed_listeners();
         for (at, (key, host, port)) in listeners.iter().enumerate() {
             let same = |(_, other, number): &&(_, Host, u16)| {
                 number == port && (other == host || is_any(other) || is_any(host))
             };
             if let Some((other, ..)) = listeners[..at].iter().find(same) {
                 let problem = format!("{host}:{port} is the address of {other} as well");
-                return Err(Error::setting(key, problem));
+                return Err(Error::invalid_setting(key, problem));
             }
         }
         Ok(())
@@ -120,12 +121,12 @@ impl Options {
             }
             _ => return Ok(()),
         };
-        Err(Error::setting("peer_addr", format!("{:?} {problem}", address.to_string())))
+        Err(Error::invalid_setting("peer_addr", format!("{:?} {problem}", address.to_string())))
     }
 
     /// The settings that name addresses to listen on, with host and port; those that pick a free port are
     /// left out.
-    pub fn listeners(&self) -> Vec<(&'static str, Host, u16)> {
+    pub fn fixed_listeners(&self) -> Vec<(&'static str, Host, u16)> {
         let peers = self.cluster.peer_listen_addr.as_ref().or(self.cluster.peer_addr.as_ref());
         let peers = peers.filter(|_| self.store.server.is_some());
         // Hosts that cannot be parsed have been reported already.
@@ -147,7 +148,7 @@ impl Options {
     }
 
     /// Settings without an effect, each with the reason.
-    pub fn unused(&self) -> Vec<String> {
+    pub fn unused_settings(&self) -> Vec<String> {
         let (store, acme) = (self.store.server.is_some(), self.acme.directory.is_some());
         let more = |(own, all): (usize, usize)| own > all;
         let per_address = self.gateway.connections_per_address.zip(self.gateway.connections);

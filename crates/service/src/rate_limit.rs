@@ -20,7 +20,7 @@ impl RateLimit {
     }
 
     /// Counts a request, or refuses it with the time after which the next is welcome.
-    pub(super) fn take(&self, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn try_take(&self, now: Instant) -> Result<(), Refusal> {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(free) = answered.take(now, self.requests, self.window) else { return Ok(()) };
         let wait = free.saturating_duration_since(now);

@@ -10,7 +10,7 @@ impl Service {
     /// The calls of `POST /configuration/reload` from now on; none where somebody else receives them
     /// already. While nobody does, the operation is refused.
     pub fn reload_requests(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
-        self.shared.reloads.receive()
+        self.shared.reloads.take_receiver()
     }
 
     /// Takes over those options that may change while it runs: the certificate, clients at providers of OAuth, the
@@ -25,18 +25,18 @@ impl Service {
         let applications = options.oauth.applications()?;
         let authority = self.shared.gateway.authority().clone();
         match options.certificate.files() {
-            None => authority.withdraw(),
+            None => authority.withdraw_certificate(),
             Some((chain, key)) => {
-                let provide = move || authority.provide(&chain, &key);
+                let provide = move || authority.provide_certificate(&chain, &key);
                 let provided = tokio::task::spawn_blocking(provide).await;
                 provided.map_err(|_| StoreError::Panicked)??;
             }
         }
         // Nothing fails from here on.
         self.limit.set_caps(options.management.connection_caps());
-        self.shared.live.rcu(|live| live.changed(options.live()));
-        self.shared.audit.keep_for(options.audit.retention);
-        for provider in self.shared.gateway.oauth_applications().replace(applications) {
+        self.shared.live.rcu(|live| live.with_options(options.live()));
+        self.shared.audit.set_retention(options.audit.retention);
+        for provider in self.shared.gateway.oauth_applications().replace_all(applications) {
             tracing::warn!(
                 setting = provider.setting(),
                 "is gone: endpoints with a login by that client answer 500 (code 3452) from now on"

@@ -17,5 +17,5 @@ pub(super) fn routes_of(
     edge_id: &str,
 ) -> Result<Vec<HttpsEdgeRoute>, store::StoreError> {
     let ids = view.referrers(edge_id, EDGE_OF_ROUTE)?;
-    ids.iter().filter_map(|id| view.find(id).transpose()).collect()
+    ids.iter().filter_map(|id| view.find_document(id).transpose()).collect()
 }

@@ -78,44 +78,44 @@ impl Rehearsal {
         }
     }
 
-    pub(super) fn fail(&self, fault: InjectedFault) {
-        lock(&self.faults).push(fault);
+    pub(super) fn inject_fault(&self, fault: InjectedFault) {
+        lock_unpoisoned(&self.faults).push(fault);
         self.failing.store(true, Ordering::Release);
     }
 
     /// Forgets all faults and all calls.
     pub(super) fn reset(&self) {
-        lock(&self.faults).clear();
+        lock_unpoisoned(&self.faults).clear();
         self.failing.store(false, Ordering::Release);
-        lock(&self.calls).clear();
+        lock_unpoisoned(&self.calls).clear();
         self.over.notify_waiters();
     }
 
     /// Waits for as long as a fault says, or until it is forgotten.
-    pub(super) async fn hold(&self, delay: Duration) {
+    pub(super) async fn wait_delay(&self, delay: Duration) {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = self.over.notified() => {}
         }
     }
 
-    pub(super) fn calls(&self) -> Vec<Called> {
-        lock(&self.calls).iter().cloned().collect()
+    pub(super) fn recorded_calls(&self) -> Vec<Called> {
+        lock_unpoisoned(&self.calls).iter().cloned().collect()
     }
 
-    pub(super) fn records(&self) -> bool {
+    pub(super) fn records_calls(&self) -> bool {
         self.keep > 0
     }
 
-    pub(super) fn record(
+    pub(super) fn record_call(
         &self,
         info: &Info,
         head: &request::Parts,
         arguments: Option<Map<String, Value>>,
         status: Option<u16>,
     ) {
-        let arguments = arguments.map(|arguments| masked(info, arguments));
-        let mut calls = lock(&self.calls);
+        let arguments = arguments.map(|arguments| mask_arguments(info, arguments));
+        let mut calls = lock_unpoisoned(&self.calls);
         if calls.len() >= self.keep {
             calls.pop_front();
         }
@@ -138,7 +138,7 @@ impl Rehearsal {
             Some(name) => name.rsplit_once('.') == Some((info.resource, info.name)),
             None => true,
         };
-        let mut faults = lock(&self.faults);
+        let mut faults = lock_unpoisoned(&self.faults);
         let at = faults.iter().position(meant)?;
         match &mut faults[at].times {
             Some(1) => Some(faults.remove(at)),
@@ -152,7 +152,7 @@ impl Rehearsal {
 }
 
 /// The arguments of a call without their secrets.
-fn masked(info: &Info, arguments: Map<String, Value>) -> Map<String, Value> {
+fn mask_arguments(info: &Info, arguments: Map<String, Value>) -> Map<String, Value> {
     let mut shown = Value::Object(arguments);
     mask::arguments(info, &mut shown);
     match shown {
@@ -163,11 +163,11 @@ fn masked(info: &Info, arguments: Map<String, Value>) -> Map<String, Value> {
 
 impl InjectedFault {
     /// The answer that stands in for the real one; none where there shall be the real one.
-    pub(super) fn answer(&self, prefix: &str) -> Option<Response> {
+    pub(super) fn to_response(&self, prefix: &str) -> Option<Response> {
         if self.cut {
-            return Some(broken());
+            return Some(broken_response());
         }
-        let refusal = Refusal::asked_for(self.status?);
+        let refusal = Refusal::injected_failure(self.status?);
         let mut response = refusal.into_response(prefix);
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -177,7 +177,7 @@ impl InjectedFault {
 }
 
 /// An answer that ends before its body does.
-fn broken() -> Response {
+fn broken_response() -> Response {
     let mut response = Response::new(Body::new(Broken { begun: false }));
     *response.status_mut() = StatusCode::OK;
     let json = HeaderValue::from_static("application/json");
@@ -208,6 +208,6 @@ impl HttpBody for Broken {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

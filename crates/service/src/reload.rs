@@ -39,13 +39,13 @@ pub(super) struct ReloadRequests(OnceLock<mpsc::Sender<ReloadRequest>>);
 
 impl ReloadRequests {
     /// The requests from now on; none where somebody else has them already.
-    pub fn receive(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
+    pub fn take_receiver(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
         let (sender, receiver) = mpsc::channel(1);
         self.0.set(sender).ok().map(|()| receiver)
     }
 
     /// Asks for a reload, and waits until it is done.
-    pub async fn ask(&self) -> Result<ConfigurationReload, ReloadError> {
+    pub async fn request_reload(&self) -> Result<ConfigurationReload, ReloadError> {
         let sender = self.0.get().ok_or(ReloadError::Nobody)?;
         let (reply, outcome) = oneshot::channel();
         sender.send(ReloadRequest { reply }).await.map_err(|_| ReloadError::Nobody)?;

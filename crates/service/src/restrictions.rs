@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ginnel_api::remote::ip_policy_rules::IpPolicyRule;
 use ginnel_api::remote::ip_restrictions::AccountIpRestriction;
 use ginnel_gateway::Ingress;
-use ginnel_policy::ip_rules::{IpRules, decide};
+use ginnel_policy::ip_rules::{IpRules, decide_access};
 
 use super::accounts::Caller;
 use super::publish::add_rule;
@@ -22,7 +22,7 @@ pub(super) const INGRESS: &str = "ingress";
 fn rules_of(view: &View<'_>, rule_ids: &[String]) -> Result<IpRules, StoreError> {
     let mut rules = IpRules::default();
     // One read for all: with a server, each costs a round trip.
-    let stored: Vec<IpPolicyRule> = view.find_all(rule_ids)?;
+    let stored: Vec<IpPolicyRule> = view.find_documents(rule_ids)?;
     stored.iter().for_each(|rule| add_rule(&mut rules, rule));
     Ok(rules)
 }
@@ -34,8 +34,10 @@ pub(super) fn check_caller(
 ) -> Result<(), Refusal> {
     let Some(address) = address else { return Ok(()) };
     for id in change.referrers(Ingress::Api.name(), INGRESS)? {
-        let Some(restriction) = change.find::<AccountIpRestriction>(&id)? else { continue };
-        if restriction.enforced == Some(true) && !allows(change, &restriction, address)? {
+        let Some(restriction) = change.find_document::<AccountIpRestriction>(&id)? else {
+            continue;
+        };
+        if restriction.enforced == Some(true) && !allows_address(change, &restriction, address)? {
             let message = format!("the IP restriction {id} would refuse the caller, {address}");
             return Err(Refusal::new(code::RESTRICTION_LOCKOUT, message));
         }
@@ -64,7 +66,7 @@ pub(super) fn check_admin(caller: &Caller) -> Result<(), Refusal> {
     caller.check_admin(code::RESTRICTION_NEEDS_ADMIN, action)
 }
 
-fn allows(
+fn allows_address(
     view: &View<'_>,
     restriction: &AccountIpRestriction,
     address: IpAddr,
@@ -75,5 +77,5 @@ fn allows(
         rules_of(view, &rule_ids)
     });
     let rules = rules.collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(decide(address, &rules).allowed)
+    Ok(decide_access(address, &rules).allowed)
 }

@@ -64,49 +64,53 @@ struct ApiRoutes {
 }
 
 /// The management API, for the connections of a listener.
-pub(super) fn service(shared: &Arc<ServiceState>, console: Option<ServiceConsole>) -> ApiService {
+pub(super) fn api_service(
+    shared: &Arc<ServiceState>,
+    console: Option<ServiceConsole>,
+) -> ApiService {
     let routes = Arc::new(ApiRoutes::new(shared.clone(), console));
     Arc::new(move |request| {
         let routes = routes.clone();
         Box::pin(async move {
-            pipeline::identified(&routes.shared, request, |request| routes.respond(request)).await
+            pipeline::with_request_id(&routes.shared, request, |request| routes.respond(request))
+                .await
         })
     })
 }
 
 impl ApiRoutes {
     fn new(shared: Arc<ServiceState>, console: Option<ServiceConsole>) -> Self {
-        let description = describe(&shared);
+        let description = openapi_document(&shared);
         let mut routes = Self { shared, console, paths: matchit::Router::new() };
         if routes.console.is_some() {
-            routes.add("/console", ApiPath::Console);
-            routes.insert("/console/{*path}".to_owned(), Arc::new(ApiPath::Console));
+            routes.add_path("/console", ApiPath::Console);
+            routes.insert_path("/console/{*path}".to_owned(), Arc::new(ApiPath::Console));
         }
-        routes.add("/", ApiPath::Root);
-        routes.add("/openapi.json", ApiPath::Description(description));
-        routes.add(DATABASE_BACKUP.path, ApiPath::Download);
+        routes.add_path("/", ApiPath::Root);
+        routes.add_path("/openapi.json", ApiPath::Description(description));
+        routes.add_path(DATABASE_BACKUP.path, ApiPath::Download);
         for (path, instead) in NOT_OFFERED {
-            routes.add(path, ApiPath::NotOffered(instead));
-            routes.insert(format!("{path}/{{*rest}}"), Arc::new(ApiPath::NotOffered(instead)));
+            routes.add_path(path, ApiPath::NotOffered(instead));
+            routes.insert_path(format!("{path}/{{*rest}}"), Arc::new(ApiPath::NotOffered(instead)));
         }
-        for (template, handlers) in PathHandlers::by_template(handlers::all()) {
-            routes.add(template, ApiPath::Operations(handlers));
+        for (template, handlers) in PathHandlers::by_template(handlers::all_handlers()) {
+            routes.add_path(template, ApiPath::Operations(handlers));
         }
         routes
     }
 
     /// Adds a path; a slash at its end makes no difference (remote API sheet, section 1).
-    fn add(&mut self, template: &str, leads_to: ApiPath) {
+    fn add_path(&mut self, template: &str, leads_to: ApiPath) {
         let leads_to = Arc::new(leads_to);
         let template = template.trim_end_matches('/');
         for path in [template.to_owned(), format!("{template}/")] {
             if !path.is_empty() {
-                self.insert(path, leads_to.clone());
+                self.insert_path(path, leads_to.clone());
             }
         }
     }
 
-    fn insert(&mut self, path: String, leads_to: Arc<ApiPath>) {
+    fn insert_path(&mut self, path: String, leads_to: Arc<ApiPath>) {
         if let Err(error) = self.paths.insert(path, leads_to) {
             unreachable!("two operations have the same path: {error}");
         }
@@ -116,14 +120,14 @@ impl ApiRoutes {
         let (head, mut body) = request.into_parts();
         let shared = &self.shared;
         if let Err(refusal) = shared.live.load().limits.check_head(&head) {
-            return pipeline::respond(shared, &head.headers, &mut body, Err(refusal)).await;
+            return pipeline::respond_encoded(shared, &head.headers, &mut body, Err(refusal)).await;
         }
-        let found = self.find(&head);
+        let found = self.find_path(&head);
         match (found.as_deref(), &self.console) {
             (Some(ApiPath::Console), Some(console)) => {
                 self.respond_in_console(console, head, &mut body).await
             }
-            _ => self.operate(found.as_deref(), &head, &mut body).await,
+            _ => self.serve_request(found.as_deref(), &head, &mut body).await,
         }
     }
 
@@ -137,18 +141,19 @@ impl ApiRoutes {
         match console.respond(head, body).await {
             ConsoleResponse::Done(response) => response,
             ConsoleResponse::Operation(head) => {
-                let response = self.operate(self.find(&head).as_deref(), &head, body).await;
-                web::protect(response).await
+                let response =
+                    self.serve_request(self.find_path(&head).as_deref(), &head, body).await;
+                web::add_security_headers(response).await
             }
         }
     }
 
-    fn find(&self, head: &request::Parts) -> Option<Arc<ApiPath>> {
+    fn find_path(&self, head: &request::Parts) -> Option<Arc<ApiPath>> {
         self.paths.at(head.uri.path()).ok().map(|found| found.value.clone())
     }
 
     /// Answers a request of a program.
-    async fn operate(
+    async fn serve_request(
         &self,
         path: Option<&ApiPath>,
         head: &request::Parts,
@@ -159,60 +164,66 @@ impl ApiRoutes {
             Some(ApiPath::Operations(handlers)) => {
                 return pipeline::respond_to(shared, handlers, head, body).await;
             }
-            Some(ApiPath::Root) => return self.root(head, body).await,
+            Some(ApiPath::Root) => return self.respond_at_root(head, body).await,
             Some(ApiPath::Download) if head.method == Method::POST => {
-                return self.download(head, body).await;
+                return self.download_backup(head, body).await;
             }
             Some(ApiPath::Download) => Refusal::no_such_method(head.uri.path(), "POST, OPTIONS"),
-            Some(ApiPath::Description(document)) if reads(head) => {
-                return described(document.clone());
+            Some(ApiPath::Description(document)) if is_read_request(head) => {
+                return openapi_response(document.clone());
             }
             Some(ApiPath::Description(_)) => Refusal::no_such_method(head.uri.path(), READING),
-            Some(ApiPath::NotOffered(instead)) => not_offered::refusal(head.uri.path(), instead),
+            Some(ApiPath::NotOffered(instead)) => {
+                not_offered::not_offered_refusal(head.uri.path(), instead)
+            }
             Some(ApiPath::Console) | None => Refusal::no_such_path(head.uri.path()),
         };
-        pipeline::respond(shared, &head.headers, body, Err(refusal)).await
+        pipeline::respond_encoded(shared, &head.headers, body, Err(refusal)).await
     }
 
     /// A page for browsers, the addresses of all lists for programs.
-    async fn root(&self, head: &request::Parts, body: &mut Incoming) -> Response {
+    async fn respond_at_root(&self, head: &request::Parts, body: &mut Incoming) -> Response {
         let shared = &self.shared;
-        if !reads(head) {
+        if !is_read_request(head) {
             let refusal = Refusal::no_such_method("/", READING);
-            return pipeline::respond(shared, &head.headers, body, Err(refusal)).await;
+            return pipeline::respond_encoded(shared, &head.headers, body, Err(refusal)).await;
         }
         if home::is_for(&head.headers) {
-            return home::page(&shared.base, self.console.is_some());
+            return home::page_response(&shared.base, self.console.is_some());
         }
-        let lists = lists(shared);
+        let lists = list_addresses(shared);
         let serve = |_, _| async { Ok(EncodedResponse { status: 200, body: lists }) };
-        let result = pipeline::checked(shared, &ROOT, head, body, serve).await;
-        pipeline::respond(shared, &head.headers, body, result).await
+        let result = pipeline::check_and_serve(shared, &ROOT, head, body, serve).await;
+        pipeline::respond_encoded(shared, &head.headers, body, result).await
     }
 
     /// A copy of the database.
-    async fn download(&self, head: &request::Parts, body: &mut Incoming) -> Response {
+    async fn download_backup(&self, head: &request::Parts, body: &mut Incoming) -> Response {
         let shared = &self.shared;
         let serve = |Context { caller, .. }, _| async move {
-            shared.downloads.begin(shared.store.clone(), &caller).await.map(copy_of)
+            shared
+                .downloads
+                .start_download(shared.store.clone(), &caller)
+                .await
+                .map(backup_response)
         };
-        let result = pipeline::checked(shared, &DATABASE_BACKUP, head, body, serve).await;
-        pipeline::finish(shared, &head.headers, body, result).await
+        let result = pipeline::check_and_serve(shared, &DATABASE_BACKUP, head, body, serve).await;
+        pipeline::finish_response(shared, &head.headers, body, result).await
     }
 }
 
-fn copy_of(download: Download) -> Response {
+fn backup_response(download: Download) -> Response {
     let mut response = Response::new(download.into_body());
     let database = HeaderValue::from_static("application/vnd.sqlite3");
     response.headers_mut().insert(CONTENT_TYPE, database);
     response
 }
 
-fn reads(head: &request::Parts) -> bool {
+fn is_read_request(head: &request::Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD)
 }
 
-fn described(document: Bytes) -> Response {
+fn openapi_response(document: Bytes) -> Response {
     let mut response = Response::new(Body::from(document));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
@@ -220,25 +231,25 @@ fn described(document: Bytes) -> Response {
 }
 
 /// The API as an OpenAPI document; it says nothing secret, so it needs no key.
-fn describe(shared: &ServiceState) -> Bytes {
+fn openapi_document(shared: &ServiceState) -> Bytes {
     let about = openapi::ApiDescription {
         title: "Management API",
         description: "Keys, IP policies, edges, backends and modules of a tunnel service.",
         server: shared.base.as_str(),
         authorized: true,
     };
-    openapi::document(about, remote::resources()).to_string().into()
+    openapi::build_document(about, remote::resources()).to_string().into()
 }
 
 /// `{"uri": …, "api_keys_uri": …, "backends_failover_uri": …}`.
-fn lists(shared: &ServiceState) -> Vec<u8> {
+fn list_addresses(shared: &ServiceState) -> Vec<u8> {
     let mut lists = Map::new();
-    lists.insert("uri".to_owned(), shared.base.at("/").into());
+    lists.insert("uri".to_owned(), shared.base.path_url("/").into());
     // A list inside a row has no address of its own.
     let is_list = |info: &&Info| matches!(info.output, Output::Page { .. }) && info.name == "list";
     for info in remote::operations().filter(is_list) {
         let name = format!("{}_uri", info.resource.replace('.', "_"));
-        lists.insert(name, shared.base.at(info.path).into());
+        lists.insert(name, shared.base.path_url(info.path).into());
     }
     Value::Object(lists).to_string().into_bytes()
 }

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
 use ginnel_api::id::Ids;
-use ginnel_base::address::reachable;
+use ginnel_base::address::reachable_address;
 use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_gateway::{Gateway, GatewaySettings};
 use ginnel_net::admin::AdminListener;
@@ -93,9 +93,9 @@ impl ServiceStart {
         let (front, socket) = Front::open(&options).await?;
         options.gateway.addresses = options.addresses.open()?;
         let applications = options.oauth.applications()?;
-        let path = options.store.path.as_deref().map(store::resolve);
+        let path = options.store.path.as_deref().map(store::resolve_links);
         let tokens = options.tokens.clone();
-        let token_files = TokenFiles::of(path.as_deref(), &tokens);
+        let token_files = TokenFiles::for_database(path.as_deref(), &tokens);
         let store = open_store(path.clone(), &options, &token_files, &tokens).await?;
         let parts = OpenParts::new(store);
         let start = Self { parts, options, front, path, tokens, token_files, applications };
@@ -110,23 +110,27 @@ impl ServiceStart {
         let vault_key = VaultKey::of_database(&store, &options.vaults, path).await?;
         let (cluster, peer_listener) = Cluster::start_node(&store, &options.cluster).await?;
         self.parts.cluster.clone_from(&cluster);
-        let backups = backup::start(&store, options.backup.clone(), path);
+        let backups = backup::start_schedule(&store, options.backup.clone(), path);
         let gateway = self.start_gateway().await?;
         self.parts.gateway = Some(gateway.clone());
         let options = &self.options;
         let code_prefix = options.gateway.code_prefix.clone();
-        let audit =
-            AuditTrail::start(&store, options.audit.clone(), options.origin.part(4), code_prefix)
-                .await?;
+        let audit = AuditTrail::start(
+            &store,
+            options.audit.clone(),
+            options.origin.derive_part(4),
+            code_prefix,
+        )
+        .await?;
         let publisher = Publisher::start(gateway.clone(), &store, vault_key.clone()).await?;
-        logins::start(&store, &gateway);
+        logins::start_logins(&store, &gateway);
         let registry = Arc::new(Registry::new(cluster.clone()));
         let peers = connect_peers(peer_listener, cluster, &gateway, &registry)?;
-        gateway.open();
+        gateway.open_to_visitors();
         let agents = self.bind_agents(&gateway, &registry).await?;
         // Last, because new tokens are shown only once, after the start.
         let (events, unshown) = self.prepare_tokens(&gateway).await?;
-        let agents = agents.map(BoundAgentListener::open).transpose()?;
+        let agents = agents.map(BoundAgentListener::start_accepting).transpose()?;
         let parts =
             StateParts { vault_key, backups, gateway, audit, publisher, registry, peers, events };
         Ok(BuiltParts { state: Arc::new(self.state(parts)), agents, unshown })
@@ -139,10 +143,10 @@ impl ServiceStart {
         socket: TcpListener,
     ) -> Result<ServingParts, Error> {
         let state = &built.state;
-        handlers::reserved_domains::follow(state);
-        handlers::reserved_addrs::follow(state);
+        handlers::reserved_domains::follow_reservations(state);
+        handlers::reserved_addrs::follow_reservations(state);
         let acme = AcmeManager::start(&self.options.acme, self.managed_by_acme(state))?;
-        let events = dispatcher(state, &self.options).await?;
+        let events = start_dispatcher(state, &self.options).await?;
         let challenges = state.cluster.as_ref().map(|cluster| {
             let challenges = state.gateway.authority().challenges().clone();
             SharedChallenges::start(&state.store, cluster, challenges)
@@ -150,14 +154,14 @@ impl ServiceStart {
         let (front, shutdown) = (&self.front, Shutdown::default());
         let has_console = self.options.management.console;
         let console = has_console.then(|| ServiceConsole::new(state, &front.monitor, &shutdown));
-        let listener = front.serve(socket, routes::service(state, console), &shutdown)?;
-        front.monitor.started(state, &front.limit, built.agents.as_ref());
+        let listener = front.serve(socket, routes::api_service(state, console), &shutdown)?;
+        front.monitor.mark_started(state, &front.limit, built.agents.as_ref());
         Ok(ServingParts { built, shutdown, listener, acme, challenges, events })
     }
 
     fn into_service(self, served: ServingParts) -> Service {
         let ServingParts { built, shutdown, listener, acme, challenges, events } = served;
-        built.unshown.show();
+        built.unshown.mark_shown();
         let Front { monitor, admin, url, private, limit, .. } = self.front;
         Service {
             parts: self.parts,
@@ -186,18 +190,18 @@ impl ServiceStart {
             None => None,
         };
         let certificate = options.certificate.files();
-        let authority = authority::open(stored, self.path.clone(), certificate).await?;
+        let authority = authority::open_authority(stored, self.path.clone(), certificate).await?;
         if let Some(host) = options.management.public_host() {
             authority.add_host(&host);
         }
         let settings = GatewaySettings {
             opens_later: true,
-            origin: options.origin.part(3),
+            origin: options.origin.derive_part(3),
             metrics: options.monitoring.admin_addr.is_some(),
             ..options.gateway.clone()
         };
         let gateway = Gateway::start(settings, authority).await?;
-        gateway.oauth_applications().replace(std::mem::take(&mut self.applications));
+        gateway.oauth_applications().replace_all(std::mem::take(&mut self.applications));
         Ok(gateway)
     }
 
@@ -209,14 +213,14 @@ impl ServiceStart {
     ) -> Result<Option<BoundAgentListener>, Error> {
         let (options, cluster) = (&self.options, self.parts.cluster.clone());
         let Some(port) = options.agents.port else { return Ok(None) };
-        let name = cluster.as_ref().map(|cluster| cluster.node().record.name);
+        let name = cluster.as_ref().map(|cluster| cluster.own_node().record.name);
         let state = Arc::new(AgentsState {
             settings: Arc::new(ArcSwap::from_pointee(options.agents.clone())),
             domains: options.domains,
             store: self.parts.store.clone(),
             gateway: gateway.clone(),
             registry: registry.clone(),
-            ids: Ids::of(options.origin.part(2)),
+            ids: Ids::from_origin(options.origin.derive_part(2)),
             cluster,
             node: name.map(OnceLock::from).unwrap_or_default(),
         });
@@ -230,14 +234,16 @@ impl ServiceStart {
     ) -> Result<(Arc<EventRecorder>, UnshownTokens), Error> {
         let base = self.front.base(&self.options);
         let has_acme = self.options.acme.directory.is_some();
-        let events = EventRecorder::new(handlers::event_objects::all(&base, gateway, has_acme));
+        let events =
+            EventRecorder::new(handlers::event_objects::all_objects(&base, gateway, has_acme));
         let (recorder, files, given) =
             (events.clone(), self.token_files.clone(), self.tokens.clone());
-        let prepare = move |change: &Transaction<'_>| files.prepare(change, given);
-        let made = self.parts.store.write(move |change| recorder.recorded(change, None, prepare));
+        let prepare = move |change: &Transaction<'_>| files.prepare_tokens(change, given);
+        let made =
+            self.parts.store.write(move |change| recorder.change_and_record(change, None, prepare));
         let given = std::mem::replace(&mut self.tokens, made.await?);
         let is_on_server = self.options.store.server.is_some();
-        let unshown = UnshownTokens::of(is_on_server, &given, &self.tokens);
+        let unshown = UnshownTokens::from_made(is_on_server, &given, &self.tokens);
         Ok((events, unshown))
     }
 
@@ -257,7 +263,7 @@ impl ServiceStart {
             parts;
         let (options, store) = (&self.options, self.parts.store.clone());
         ServiceState {
-            callers: Callers::of(&store),
+            callers: Callers::from_store(&store),
             events,
             event_metrics: Arc::<EventMetrics>::default(),
             has_event_folder: options.events.folder.is_some(),
@@ -278,9 +284,9 @@ impl ServiceStart {
             audit,
             backups,
             certificates: Arc::default(),
-            downloads: BackupDownloads::of(self.path.as_deref()),
+            downloads: BackupDownloads::for_database(self.path.as_deref()),
             rehearsal: Rehearsal::new(options.kept_calls),
-            operation_ids: Ids::of(options.origin.part(1)),
+            operation_ids: Ids::from_origin(options.origin.derive_part(1)),
             metrics: self.front.admin.is_some().then(ApiMetrics::default),
             origin: options.origin.clone(),
         }
@@ -320,7 +326,7 @@ impl Front {
             proxies.load().trusted_proxies.contains(address)
         });
         let (url, private) =
-            (format!("http://{}", reachable(address)), PrivateListener::new(address));
+            (format!("http://{}", reachable_address(address)), PrivateListener::new(address));
         Ok((Self { monitor, admin, url, private, live, limit }, socket))
     }
 
@@ -355,7 +361,10 @@ fn connect_peers(
 }
 
 /// Delivers events to their subscribers.
-async fn dispatcher(state: &ServiceState, options: &Options) -> Result<EventDispatcher, Error> {
+async fn start_dispatcher(
+    state: &ServiceState,
+    options: &Options,
+) -> Result<EventDispatcher, Error> {
     let services = DispatchServices {
         store: state.store.clone(),
         gateway: state.gateway.clone(),
@@ -374,7 +383,7 @@ async fn open_store(
     files: &TokenFiles,
     tokens: &TokenSettings,
 ) -> Result<Store, Error> {
-    let (origin, server) = (options.origin.part(0), options.store.server.clone());
+    let (origin, server) = (options.origin.derive_part(0), options.store.server.clone());
     let missing_log = options.store.missing_log();
     let (files, tokens) = (files.clone(), tokens.clone());
     let opened = tokio::task::spawn_blocking(move || {
@@ -384,7 +393,7 @@ async fn open_store(
         let path = path.as_deref();
         Store::open_filled(path, origin, missing_log, |change| {
             LocalAuthority::open(path).map_err(Error::Authority)?;
-            files.prepare(change, tokens).map(drop)
+            files.prepare_tokens(change, tokens).map(drop)
         })
     });
     opened.await.map_err(|_| store::StoreError::Panicked)?

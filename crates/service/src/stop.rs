@@ -15,7 +15,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 
 impl Service {
-    /// Is not ready any more for as long as [`drain_delay`](super::Options::drain_delay), takes no more
+    /// Is not ready any more for as long as `drain_delay`, takes no more
     /// requests then, answers those in flight for as long as `grace`, and closes the database.
     pub async fn stop(self, grace: Duration) {
         self.stop_or_force(grace, std::future::pending()).await;
@@ -25,7 +25,7 @@ impl Service {
     /// completes before the grace is over.
     pub async fn stop_or_force(mut self, grace: Duration, force: impl Future<Output = ()>) {
         let mut force = pin!(force);
-        let is_forced = self.drain(force.as_mut()).await;
+        let is_forced = self.drain_or_force(force.as_mut()).await;
         // What is only kept back on purpose is not waited for.
         self.shared.rehearsal.reset();
         self.acme = None;
@@ -48,15 +48,17 @@ impl Service {
         }
         // Before agents are let go: visitors of other nodes are led elsewhere from now on.
         self.parts.leave_cluster().await;
-        self.shared.registry.dismiss().await;
+        self.shared.registry.dismiss_all().await;
         gateway.end_relays().await;
         if let Some(peers) = &self.shared.peers {
             peers.stop().await;
         }
-        let flushed =
-            tokio::time::timeout(FLUSH_TIMEOUT, self.shared.audit.flush(&self.shared.store));
+        let flushed = tokio::time::timeout(
+            FLUSH_TIMEOUT,
+            self.shared.audit.flush_pending(&self.shared.store),
+        );
         or_debug!(flushed.await, "the last events of refused calls are not written");
-        let flush = logins::flush(&self.shared.store, self.shared.gateway.logins());
+        let flush = logins::flush_sessions(&self.shared.store, self.shared.gateway.logins());
         let flushed = tokio::time::timeout(FLUSH_TIMEOUT, flush);
         or_debug!(flushed.await, "the last use of sessions is not stored");
         self.remove_token_files();
@@ -69,21 +71,21 @@ impl Service {
         if grace.is_zero() {
             return;
         }
-        cluster.drain().await;
-        self.shared.registry.drain(&self.shared.gateway, grace).await;
+        cluster.announce_drain().await;
+        self.shared.registry.drain_agents(&self.shared.gateway, grace).await;
     }
 
     /// Is not ready any more, closes kept connections behind a response that says so, and waits for whoever
     /// looks at that; true when `force` ends the wait.
-    async fn drain(&self, force: Pin<&mut impl Future<Output = ()>>) -> bool {
-        self.monitor.drain();
+    async fn drain_or_force(&self, force: Pin<&mut impl Future<Output = ()>>) -> bool {
+        self.monitor.mark_draining();
         let delay = self.shared.live.load().drain_delay;
         if delay.is_zero() {
             return false;
         }
         // A balancer that looks at it later sends what it has over connections that it keeps.
-        self.shutdown.begin(ShutdownPhase::Draining);
-        self.shared.gateway.drain();
+        self.shutdown.begin_phase(ShutdownPhase::Draining);
+        self.shared.gateway.start_drain();
         tokio::select! {
             () = tokio::time::sleep(delay) => false,
             () = force => true,

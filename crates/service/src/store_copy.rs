@@ -10,7 +10,8 @@ use super::Error;
 use super::authority::{self, StoredAuthority};
 use super::cluster;
 use super::store::{
-    CopiedTable, DatabaseLocation, LeftOut, Store, StoreError, Transaction, check_other, resolve,
+    CopiedTable, DatabaseLocation, LeftOut, Store, StoreError, Transaction, check_other,
+    resolve_links,
 };
 
 /// Copies a database as it is at one moment to a place where there is none; all of it or nothing.
@@ -43,19 +44,19 @@ pub fn copy_store_until(
         check_other(from, to)?;
     }
     let source = from.open()?;
-    let copied =
-        authority_of(&source, from).and_then(|found| copy((&source, found), to, interrupted));
+    let copied = authority_of(&source, from)
+        .and_then(|found| copy_tables((&source, found), to, interrupted));
     source.close();
     copied
 }
 
-fn copy(
+fn copy_tables(
     (source, authority): (&Store, Option<StoredAuthority>),
     to: &DatabaseLocation,
     interrupted: &AtomicBool,
 ) -> Result<Vec<CopiedTable>, Error> {
     let mut written = None;
-    let copied = to.fill(|change| {
+    let copied = to.create_filled(|change| {
         if !change.is_empty()? {
             return Err(StoreError::NotEmpty(to.to_string().into()).into());
         }
@@ -66,7 +67,7 @@ fn copy(
         };
         let copied = change.copy_from(source, &left_out)?;
         if let Some(authority) = authority {
-            written = keep(change, to, authority)?;
+            written = place_authority(change, to, authority)?;
         }
         if interrupted.load(Relaxed) {
             return Err(StoreError::Interrupted.into());
@@ -82,31 +83,32 @@ fn copy(
 
 fn authority_of(source: &Store, at: &DatabaseLocation) -> Result<Option<StoredAuthority>, Error> {
     let found = match at {
-        DatabaseLocation::File(path) => {
-            AuthorityFiles::of(&resolve(path)).find().map_err(Error::Authority)?
-        }
-        DatabaseLocation::Server(_) => {
-            source.read_blocking(authority::find)?.map(authority::usable).transpose()?
-        }
+        DatabaseLocation::File(path) => AuthorityFiles::for_database(&resolve_links(path))
+            .find_authority()
+            .map_err(Error::Authority)?,
+        DatabaseLocation::Server(_) => source
+            .read_blocking(authority::find_stored)?
+            .map(authority::parse_stored)
+            .transpose()?,
     };
     Ok(found.map(|found| (found.pem().to_owned(), found.key_pem())))
 }
 
 /// Keeps the authority where a service looks for it; gives the files that were made for it. They get their
 /// names before the database has its own, for a service that finds none makes another authority.
-fn keep(
+fn place_authority(
     change: &Transaction<'_>,
     at: &DatabaseLocation,
     authority: StoredAuthority,
 ) -> Result<Option<AuthorityFiles>, Error> {
     match at {
         DatabaseLocation::File(path) => {
-            let files = AuthorityFiles::of(&resolve(path));
-            let kept = files.keep(&authority::usable(authority)?);
+            let files = AuthorityFiles::for_database(&resolve_links(path));
+            let kept = files.store_authority(&authority::parse_stored(authority)?);
             Ok(kept.map_err(Error::Authority)?.then_some(files))
         }
         DatabaseLocation::Server(_) => {
-            authority::put(change, &authority)?;
+            authority::store_authority(change, &authority)?;
             Ok(None)
         }
     }

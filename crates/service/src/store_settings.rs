@@ -16,11 +16,11 @@ settings! {
         path: Option<PathBuf> = None,
             "path", "FILE",
             "The SQLite database; without it, all data is lost when the process ends",
-            usual();
+            listed_in_help();
         server: Option<PostgresOptions> = None,
             "store", "URL",
             "The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a password",
-            usual();
+            listed_in_help();
     }
 
     /// The setting of its clock.

@@ -35,7 +35,7 @@ settings! {
         admin_key: Option<Secret> = None,
             "admin_key", "KEY",
             "The admin key of a new database, or one that an existing database holds",
-            variable("GINNEL_API_KEY");
+            named_variable("GINNEL_API_KEY");
     }
 
     /// The setting of the first authtoken.
@@ -55,9 +55,9 @@ pub(super) struct TokenFiles {
 
 impl TokenFiles {
     /// The files of a database for the tokens that are not among those given.
-    pub(super) fn of(database: Option<&Path>, tokens: &TokenSettings) -> Self {
+    pub(super) fn for_database(database: Option<&Path>, tokens: &TokenSettings) -> Self {
         let file = |suffix, token: &Option<Secret>| match token {
-            None => database.map(|database| files::beside(database, suffix)),
+            None => database.map(|database| files::with_suffix(database, suffix)),
             Some(_) => None,
         };
         Self {
@@ -68,18 +68,20 @@ impl TokenFiles {
 
     /// Makes the first tokens of a new database and keeps them; checks those that were given, and gives
     /// back those that have not been shown yet, of any other.
-    pub(super) fn prepare(
+    pub(super) fn prepare_tokens(
         &self,
         change: &Transaction<'_>,
         tokens: TokenSettings,
     ) -> Result<TokenSettings, Error> {
-        let admin_key = match accounts::bootstrap(change, tokens.admin_key)? {
-            Some(key) => Some(keep(self.admin_key.as_deref(), key)?),
-            None => kept(self.admin_key.as_deref(), |key| accounts::is_admin_key(change, key))?,
+        let admin_key = match accounts::bootstrap_admin(change, tokens.admin_key)? {
+            Some(key) => Some(write_token(self.admin_key.as_deref(), key)?),
+            None => {
+                read_valid(self.admin_key.as_deref(), |key| accounts::is_admin_key(change, key))?
+            }
         };
         let authtoken = match accounts::bootstrap_agent(change, tokens.authtoken)? {
-            Some(token) => Some(keep(self.authtoken.as_deref(), token)?),
-            None => kept(self.authtoken.as_deref(), |token| is_authtoken(change, token))?,
+            Some(token) => Some(write_token(self.authtoken.as_deref(), token)?),
+            None => read_valid(self.authtoken.as_deref(), |token| is_authtoken(change, token))?,
         };
         Ok(TokenSettings { admin_key, authtoken })
     }
@@ -100,13 +102,17 @@ pub(super) struct UnshownTokens {
 
 impl UnshownTokens {
     /// Those that were made, and are not among the configured ones.
-    pub(super) fn of(is_on_server: bool, configured: &TokenSettings, made: &TokenSettings) -> Self {
+    pub(super) fn from_made(
+        is_on_server: bool,
+        configured: &TokenSettings,
+        made: &TokenSettings,
+    ) -> Self {
         let is_new = configured.admin_key.is_none() && made.admin_key.is_some();
         Self { are_there: is_on_server && is_new }
     }
 
     /// They are in the hands of whoever starts the service.
-    pub(super) fn show(mut self) {
+    pub(super) fn mark_shown(mut self) {
         self.are_there = false;
     }
 }
@@ -156,12 +162,12 @@ async fn make_admin_key(store: &Arc<Store>, out: Option<&Path>) -> Result<Secret
     }
     let (trail, key) = (Arc::new(trail), token.clone());
     // The address of the service is for its settings to say, which the command does not read.
-    let events = EventRecorder::new(event_objects::keys(&Base::new("")));
+    let events = EventRecorder::new(event_objects::key_objects(&Base::new("")));
     let make = move |change: &Transaction<'_>| -> Result<(), Error> {
         accounts::new_admin_key(change, key)?;
         Ok(trail.record_admin_key(change)?)
     };
-    let stored = store.write(move |change| events.recorded(change, None, make)).await;
+    let stored = store.write(move |change| events.change_and_record(change, None, make)).await;
     if let (Err(error), Some(out)) = (&stored, out)
         && !is_uncertain(error)
     {
@@ -177,21 +183,21 @@ fn is_uncertain(error: &Error) -> bool {
 }
 
 fn write_new(path: &Path, token: &Secret) -> Result<(), Error> {
-    let written = files::write_new(path, text(token).as_bytes(), files::SECRET_MODE);
+    let written = files::write_new(path, file_text(token).as_bytes(), files::SECRET_MODE);
     written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })
 }
 
 /// Keeps a token that was made, where it has a file.
-fn keep(path: Option<&Path>, token: Secret) -> Result<Secret, Error> {
+fn write_token(path: Option<&Path>, token: Secret) -> Result<Secret, Error> {
     if let Some(path) = path {
-        let written = files::write(path, text(&token).as_bytes(), files::SECRET_MODE);
+        let written = files::write_atomic(path, file_text(&token).as_bytes(), files::SECRET_MODE);
         written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
     }
     Ok(token)
 }
 
 /// A token that has not been shown yet, if there is one and it is still valid.
-fn kept(
+fn read_valid(
     path: Option<&Path>,
     is_valid: impl FnOnce(&Secret) -> Result<bool, Error>,
 ) -> Result<Option<Secret>, Error> {
@@ -207,10 +213,10 @@ fn kept(
 }
 
 fn is_authtoken(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
-    let agent: Result<_, TokenFault> = accounts::agent(view, &token.0)?;
+    let agent: Result<_, TokenFault> = accounts::authenticate_agent(view, &token.0)?;
     Ok(agent.is_ok())
 }
 
-fn text(token: &Secret) -> String {
+fn file_text(token: &Secret) -> String {
     format!("{}\n", token.0)
 }

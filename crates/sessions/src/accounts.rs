@@ -90,7 +90,7 @@ pub enum TokenFault {
 }
 
 /// Finds out whose agent shows this token.
-pub fn agent(
+pub fn authenticate_agent(
     view: &View<'_>,
     token: &str,
 ) -> Result<Result<AuthenticatedAgent, TokenFault>, store::StoreError> {
@@ -101,8 +101,8 @@ pub fn agent(
         return Ok(Err(TokenFault::Malformed));
     };
     let credential_id = format!("{}_{owner}", prefix::CREDENTIAL);
-    let token_hash = hash(secret);
-    let Some(owner_id) = holder(view, &credential_id, &token_hash)? else {
+    let token_hash = hash_secret(secret);
+    let Some(owner_id) = token_owner(view, &credential_id, &token_hash)? else {
         return Ok(Err(TokenFault::Unknown));
     };
     let agent = AuthenticatedAgent { credential_id, owner_id, token_hash };
@@ -115,11 +115,11 @@ pub fn access_list(
     view: &View<'_>,
     agent: &AuthenticatedAgent,
 ) -> Result<Option<Vec<String>>, store::StoreError> {
-    let holder = holder(view, &agent.credential_id, &agent.token_hash)?;
+    let holder = token_owner(view, &agent.credential_id, &agent.token_hash)?;
     let Some(owner_id) = holder.filter(|owner_id| *owner_id == agent.owner_id) else {
         return Ok(None);
     };
-    let credential = view.find::<Credential>(&agent.credential_id)?;
+    let credential = view.find_document::<Credential>(&agent.credential_id)?;
     let owner = owner_of_key(view, owner_id)?;
     Ok(credential.zip(owner).map(|(credential, _)| credential.acl.unwrap_or_default()))
 }
@@ -130,8 +130,8 @@ pub fn access_lists(
     agents: &[AuthenticatedAgent],
 ) -> Result<Vec<Option<Vec<String>>>, store::StoreError> {
     let ids: Vec<String> = agents.iter().map(|agent| agent.credential_id.clone()).collect();
-    let tokens = view.tokens(&ids)?;
-    let credentials = view.find_all::<Credential>(&ids)?.into_iter();
+    let tokens = view.find_tokens(&ids)?;
+    let credentials = view.find_documents::<Credential>(&ids)?.into_iter();
     let credentials: HashMap<String, Credential> =
         credentials.map(|credential| (credential.id.clone(), credential)).collect();
     let active = active_owners(view, agents.iter().map(|agent| agent.owner_id.as_str()))?;
@@ -148,11 +148,11 @@ pub fn access_lists(
 
 /// Those of many credentials of which no token is good for anything: they are gone, or their owners are
 /// gone or inactive.
-pub fn revoked(
+pub fn revoked_credentials(
     view: &View<'_>,
     credential_ids: Vec<String>,
 ) -> Result<Vec<String>, store::StoreError> {
-    let tokens = view.tokens(&credential_ids)?;
+    let tokens = view.find_tokens(&credential_ids)?;
     let active = active_owners(view, tokens.values().map(|token| token.owner_id.as_str()))?;
     let is_good = |id: &String| tokens.get(id).is_some_and(|it| active.contains(&it.owner_id));
     Ok(credential_ids.into_iter().filter(|id| !is_good(id)).collect())
@@ -166,10 +166,10 @@ fn active_owners<'a>(
     let all: HashSet<String> = owner_ids.map(str::to_owned).collect();
     let (bots, users): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|id| id::has_prefix(id, prefix::BOT_USER));
-    let bots = view.find_all::<BotUser>(&bots)?.into_iter();
+    let bots = view.find_documents::<BotUser>(&bots)?.into_iter();
     let mut active: HashSet<String> =
         bots.filter(|bot| bot.active != Some(false)).map(|bot| bot.id).collect();
-    active.extend(view.find_all::<User>(&users)?.into_iter().map(|user| user.id));
+    active.extend(view.find_documents::<User>(&users)?.into_iter().map(|user| user.id));
     Ok(active)
 }
 
@@ -186,14 +186,16 @@ pub fn bootstrap_agent(
     change: &Transaction<'_>,
     chosen_token: Option<Secret>,
 ) -> Result<Option<Secret>, Error> {
-    if change.setting(FIRST_CREDENTIAL)?.is_some() {
+    if change.find_setting(FIRST_CREDENTIAL)?.is_some() {
         return match chosen_token {
-            Some(token) if agent(change, &token.0)?.is_err() => Err(Error::UnknownAuthtoken),
+            Some(token) if authenticate_agent(change, &token.0)?.is_err() => {
+                Err(Error::UnknownAuthtoken)
+            }
             chosen_token => Ok(chosen_token),
         };
     }
-    let key: ApiKey = match change.setting(FIRST_KEY)? {
-        Some(id) => change.find(&id)?.unwrap_or_default(),
+    let key: ApiKey = match change.find_setting(FIRST_KEY)? {
+        Some(id) => change.find_document(&id)?.unwrap_or_default(),
         None => ApiKey::default(),
     };
     let owner_id = key.owner_id.unwrap_or_default();
@@ -210,57 +212,61 @@ pub fn bootstrap_agent(
         Some(token) => {
             let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAuthtoken)?;
             credential.id = format!("{}_{owner}", prefix::CREDENTIAL);
-            change.put_token(&credential.id, &hash(secret), &owner_id)?;
-            change.link(&credential.id, "owner", [owner_id.as_str()])?;
+            change.put_token(&credential.id, &hash_secret(secret), &owner_id)?;
+            change.replace_references(&credential.id, "owner", [owner_id.as_str()])?;
             token
         }
-        None => issue(change, &credential.id, &owner_id)?,
+        None => issue_token(change, &credential.id, &owner_id)?,
     };
-    change.put(&credential)?;
-    change.set(FIRST_CREDENTIAL, &credential.id)?;
+    change.put_document(&credential)?;
+    change.store_setting(FIRST_CREDENTIAL, &credential.id)?;
     Ok(Some(token))
 }
 
 /// Finds out who sent a request (remote API sheet, section 2, the first rows).
-pub fn authenticate(view: &View<'_>, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let token = bearer(headers)?;
+pub fn authenticate_caller(view: &View<'_>, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let token = bearer_token(headers)?;
     let Some((owner, secret)) = id::split_token(token) else {
-        return Err(malformed(token));
+        return Err(malformed_token_refusal(token));
     };
-    let hash = hash(secret);
+    let hash = hash_secret(secret);
     let key_id = format!("{}_{owner}", prefix::API_KEY);
-    match holder(view, &key_id, &hash)? {
+    match token_owner(view, &key_id, &hash)? {
         Some(owner_id) => {
             let owner = owner_of_key(view, owner_id)?;
             let caller = owner.map(|(owner_id, admin)| Caller { key_id, owner_id, admin });
-            caller.ok_or_else(|| refused(code::UNKNOWN_TOKEN, token))
+            caller.ok_or_else(|| token_refusal(code::UNKNOWN_TOKEN, token))
         }
         None => {
             let credential = format!("{}_{owner}", prefix::CREDENTIAL);
-            let code = match holder(view, &credential, &hash)? {
+            let code = match token_owner(view, &credential, &hash)? {
                 Some(_) => code::AUTHTOKEN_AS_KEY,
                 None => code::UNKNOWN_TOKEN,
             };
-            Err(refused(code, token))
+            Err(token_refusal(code, token))
         }
     }
 }
 
 /// Makes a token for `id`, and stores what it is checked against.
-pub fn issue(
+pub fn issue_token(
     change: &Transaction<'_>,
     id: &str,
     owner_id: &str,
 ) -> Result<Secret, store::StoreError> {
     let token = change.new_token(id)?;
     let secret = id::split_token(&token).map_or("", |(_, secret)| secret);
-    change.put_token(id, &hash(secret), owner_id)?;
-    change.link(id, "owner", [owner_id])?;
+    change.put_token(id, &hash_secret(secret), owner_id)?;
+    change.replace_references(id, "owner", [owner_id])?;
     Ok(Secret(token))
 }
 
 /// The owner of a new key or credential: the one that was asked for, or the caller.
-pub fn owner(view: &View<'_>, caller: &Caller, asked: Option<String>) -> Result<String, Refusal> {
+pub fn resolve_owner(
+    view: &View<'_>,
+    caller: &Caller,
+    asked: Option<String>,
+) -> Result<String, Refusal> {
     let Some(owner) = asked else { return Ok(caller.owner_id.clone()) };
     if !id::has_prefix(&owner, prefix::USER) && !id::has_prefix(&owner, prefix::BOT_USER) {
         let message = format!("owner_id: {owner:?} names neither a user (usr_) nor a bot (bot_)");
@@ -271,7 +277,7 @@ pub fn owner(view: &View<'_>, caller: &Caller, asked: Option<String>) -> Result<
         return Err(Refusal::new(code::OWNER_NEEDS_ADMIN, message));
     }
     if id::has_prefix(&owner, prefix::BOT_USER) {
-        match view.find::<BotUser>(&owner)?.map(|bot| bot.active != Some(false)) {
+        match view.find_document::<BotUser>(&owner)?.map(|bot| bot.active != Some(false)) {
             Some(true) => return Ok(owner),
             Some(false) => {
                 let message = format!("owner_id: {owner:?} is not active");
@@ -288,11 +294,11 @@ pub fn owner(view: &View<'_>, caller: &Caller, asked: Option<String>) -> Result<
 /// Makes the first user and key of a new database; on a later start, checks the key given.
 ///
 /// The token is returned when it was made here or given.
-pub fn bootstrap(
+pub fn bootstrap_admin(
     change: &Transaction<'_>,
     chosen_token: Option<Secret>,
 ) -> Result<Option<Secret>, Error> {
-    if change.setting(FIRST_KEY)?.is_some() {
+    if change.find_setting(FIRST_KEY)?.is_some() {
         return match chosen_token {
             Some(token) if !is_admin_key(change, &token)? => Err(Error::UnknownAdminKey),
             chosen_token => Ok(chosen_token),
@@ -300,7 +306,7 @@ pub fn bootstrap(
     }
     let user = new_admin(change)?;
     let (key_id, token) = new_key(change, &user, "first key", chosen_token)?;
-    change.set(FIRST_KEY, &key_id)?;
+    change.store_setting(FIRST_KEY, &key_id)?;
     Ok(Some(token))
 }
 
@@ -311,20 +317,20 @@ pub fn new_admin_key(change: &Transaction<'_>, token: Secret) -> Result<(), Erro
         None => new_admin(change)?,
     };
     let (key_id, _) = new_key(change, &user, "made by ginnel admin-key new", Some(token))?;
-    if change.setting(FIRST_KEY)?.is_none() {
-        change.set(FIRST_KEY, &key_id)?;
+    if change.find_setting(FIRST_KEY)?.is_none() {
+        change.store_setting(FIRST_KEY, &key_id)?;
     }
     Ok(())
 }
 
 fn first_admin(view: &View<'_>) -> Result<Option<User>, store::StoreError> {
-    let newest = view.page::<User>(None, MAX_USERS)?;
+    let newest = view.document_page::<User>(None, MAX_USERS)?;
     Ok(newest.into_iter().rfind(|user| user.admin))
 }
 
 fn new_admin(change: &Transaction<'_>) -> Result<User, Error> {
     let user = User { id: change.new_id(prefix::USER)?, created_at: change.now(), admin: true };
-    change.put(&user)?;
+    change.put_document(&user)?;
     Ok(user)
 }
 
@@ -347,26 +353,32 @@ fn new_key(
         Some(token) => {
             let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
             key.id = format!("{}_{owner}", prefix::API_KEY);
-            change.put_token(&key.id, &hash(secret), &user.id)?;
-            change.link(&key.id, "owner", [user.id.as_str()])?;
+            change.put_token(&key.id, &hash_secret(secret), &user.id)?;
+            change.replace_references(&key.id, "owner", [user.id.as_str()])?;
             token
         }
-        None => issue(change, &key.id, &user.id)?,
+        None => issue_token(change, &key.id, &user.id)?,
     };
-    change.put(&key)?;
+    change.put_document(&key)?;
     Ok((key.id, token))
 }
 
 pub fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
     let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
     let key_id = format!("{}_{owner}", prefix::API_KEY);
-    let Some(owner_id) = holder(view, &key_id, &hash(secret))? else { return Ok(false) };
+    let Some(owner_id) = token_owner(view, &key_id, &hash_secret(secret))? else {
+        return Ok(false);
+    };
     Ok(owner_of_key(view, owner_id)?.is_some_and(|(_, admin)| admin))
 }
 
 /// Who owns the key or credential `id`, if its token hashes to `hash`.
-fn holder(view: &View<'_>, id: &str, hash: &[u8]) -> Result<Option<String>, store::StoreError> {
-    let stored = view.token(id)?;
+fn token_owner(
+    view: &View<'_>,
+    id: &str,
+    hash: &[u8],
+) -> Result<Option<String>, store::StoreError> {
+    let stored = view.find_token(id)?;
     Ok(stored.filter(|token| bool::from(token.hash.ct_eq(hash))).map(|token| token.owner_id))
 }
 
@@ -376,18 +388,18 @@ fn owner_of_key(
     owner_id: String,
 ) -> Result<Option<(String, bool)>, store::StoreError> {
     if id::has_prefix(&owner_id, prefix::BOT_USER) {
-        let bot = view.find::<BotUser>(&owner_id)?.filter(|bot| bot.active != Some(false));
+        let bot = view.find_document::<BotUser>(&owner_id)?.filter(|bot| bot.active != Some(false));
         return Ok(bot.map(|_| (owner_id, false)));
     }
-    let user = view.find::<User>(&owner_id)?;
+    let user = view.find_document::<User>(&owner_id)?;
     Ok(user.map(|user| (owner_id, user.admin)))
 }
 
-fn hash(secret: &str) -> [u8; 32] {
+fn hash_secret(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+fn bearer_token(headers: &HeaderMap) -> Result<&str, Refusal> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, more) = (values.next(), values.next());
     let Some(value) = value else {
@@ -403,26 +415,26 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
     })
 }
 
-fn malformed(token: &str) -> Refusal {
+fn malformed_token_refusal(token: &str) -> Refusal {
     if id::has_prefix(token, prefix::API_KEY) {
-        refused(code::ID_AS_KEY, token)
+        token_refusal(code::ID_AS_KEY, token)
     } else {
-        refused(code::MALFORMED_TOKEN, token)
+        token_refusal(code::MALFORMED_TOKEN, token)
     }
 }
 
-fn refused(code: ErrorCode, token: &str) -> Refusal {
+fn token_refusal(code: ErrorCode, token: &str) -> Refusal {
     let reason = match code {
         code::ID_AS_KEY => "is the identifier of an API key, not its token",
         code::MALFORMED_TOKEN => "does not have the form of an API key",
         code::AUTHTOKEN_AS_KEY => "is the authtoken of an agent, not an API key",
         _ => "is not the token of an API key",
     };
-    Refusal::new(code, format!("the credential {} {reason}", masked(token)))
+    Refusal::new(code, format!("the credential {} {reason}", mask_token(token)))
 }
 
 /// The first four characters; what could be guessed from more stays hidden.
-fn masked(token: &str) -> String {
+fn mask_token(token: &str) -> String {
     let shown: String = token.chars().take(4).collect();
     if shown.len() == token.len() { "***".to_owned() } else { format!("{shown}***") }
 }
@@ -440,13 +452,13 @@ mod tests {
     /// Two bots, one of them inactive, each with a credential; and a credential whose token is gone.
     fn fill(change: &Transaction<'_>) -> Result<(), store::StoreError> {
         for (owner, active) in OWNERS {
-            change.put(&BotUser { id: owner.to_owned(), active, ..BotUser::default() })?;
+            change.put_document(&BotUser { id: owner.to_owned(), active, ..BotUser::default() })?;
         }
         for (id, owner) in [("cr_1", "bot_works"), ("cr_2", "bot_rests"), ("cr_3", "bot_works")] {
             let acl = Some(vec![format!("bind:{id}.test")]);
-            change.put(&Credential { id: id.to_owned(), acl, ..Credential::default() })?;
+            change.put_document(&Credential { id: id.to_owned(), acl, ..Credential::default() })?;
             if id != "cr_3" {
-                change.put_token(id, &hash(id), owner)?;
+                change.put_token(id, &hash_secret(id), owner)?;
             }
         }
         Ok(())
@@ -456,7 +468,7 @@ mod tests {
         AuthenticatedAgent {
             credential_id: credential.to_owned(),
             owner_id: owner.to_owned(),
-            token_hash: hash(secret),
+            token_hash: hash_secret(secret),
         }
     }
 
@@ -491,7 +503,7 @@ mod tests {
         store.write(fill).await.unwrap();
         let all = ["cr_1", "cr_2", "cr_3", "cr_4"].map(str::to_owned).to_vec();
 
-        let revoked = store.read_blocking(|view| revoked(view, all)).unwrap();
+        let revoked = store.read_blocking(|view| revoked_credentials(view, all)).unwrap();
 
         assert_eq!(revoked, ["cr_2", "cr_3", "cr_4"]);
     }

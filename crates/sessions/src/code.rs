@@ -197,7 +197,7 @@ pub fn too_long(resource: &str, field: &str) -> ErrorCode {
 }
 
 /// What is answered when a required field is missing.
-pub fn missing(resource: &str, field: &str) -> ErrorCode {
+pub fn missing_field(resource: &str, field: &str) -> ErrorCode {
     match (resource, field) {
         ("ip_policy_rules", "cidr") => CIDR_MISSING,
         ("ip_policy_rules", "action") => RULE_ACTION,
@@ -211,7 +211,7 @@ pub fn missing(resource: &str, field: &str) -> ErrorCode {
 }
 
 /// What is answered to a `PATCH` that changes nothing, where that is refused.
-pub fn unchanged(resource: &str) -> Option<ErrorCode> {
+pub fn unchanged_patch(resource: &str) -> Option<ErrorCode> {
     match resource {
         "api_keys" | "credentials" => Some(KEY_UNCHANGED),
         "ip_policies" => Some(POLICY_UNCHANGED),

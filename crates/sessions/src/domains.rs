@@ -53,7 +53,7 @@ pub struct DomainClaim<'a> {
 
 impl DomainClaim<'_> {
     /// Whether a host name may be used; gives the domain that it belongs to, if there is one.
-    pub fn check(
+    pub fn check_host(
         &self,
         view: &View<'_>,
         host: &str,
@@ -79,7 +79,7 @@ pub fn reservation_of(view: &View<'_>, host: &str) -> Result<Option<ReservedDoma
     candidates.extend(name.into_iter().chain(parents).map(|parent| format!("*.{parent}")));
     for candidate in candidates {
         if let Some(id) = view.claimant(DOMAINS, &candidate)? {
-            return view.find(&id);
+            return view.find_document(&id);
         }
     }
     Ok(None)
@@ -88,7 +88,7 @@ pub fn reservation_of(view: &View<'_>, host: &str) -> Result<Option<ReservedDoma
 /// The reserved address with a port, if there is one.
 pub fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAddr>, StoreError> {
     match view.claimant(PORTS, &port.to_string())? {
-        Some(id) => view.find(&id),
+        Some(id) => view.find_document(&id),
         None => Ok(None),
     }
 }

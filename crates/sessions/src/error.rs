@@ -114,12 +114,12 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn setting(key: &'static str, problem: impl Into<String>) -> Self {
+    pub fn invalid_setting(key: &'static str, problem: impl Into<String>) -> Self {
         Self::Setting { key, problem: problem.into() }
     }
 
     /// The setting that has to change, where it is one.
-    pub fn key(&self) -> Option<&'static str> {
+    pub fn setting_key(&self) -> Option<&'static str> {
         Some(match self {
             Self::Setting { key, .. }
             | Self::PeerAddress { key, .. }
@@ -134,7 +134,7 @@ impl Error {
     }
 
     /// Says which setting it is that names the address, where it is one of these.
-    pub fn of_listener(self, listeners: &[(&'static str, String)]) -> Self {
+    pub fn with_listener_setting(self, listeners: &[(&'static str, String)]) -> Self {
         let named = |address: String| match listeners.iter().find(|(_, it)| *it == address) {
             Some((key, _)) => format!("{key} {address}"),
             None => address,

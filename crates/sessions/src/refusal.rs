@@ -30,24 +30,24 @@ impl Refusal {
 
     /// No such path.
     pub fn no_such_path(path: &str) -> Self {
-        Self::plain(404, "Not Found").with("path", path)
+        Self::without_code(404, "Not Found").with_detail("path", path)
     }
 
     /// The path is known, the method is not; `allowed` names those that are.
     pub fn no_such_method(path: &str, allowed: &str) -> Self {
-        let mut refusal = Self::plain(405, "Method Not Allowed").with("path", path);
+        let mut refusal = Self::without_code(405, "Method Not Allowed").with_detail("path", path);
         refusal.header = Some((header::ALLOW, allowed.to_owned()));
         refusal
     }
 
     /// The head of the request is too large.
     pub fn head_too_large(message: &str) -> Self {
-        Self::plain(431, message)
+        Self::without_code(431, message)
     }
 
     /// No resource has the identifier in the path.
     pub fn not_found() -> Self {
-        Self::plain(404, "Resource not found")
+        Self::without_code(404, "Resource not found")
     }
 
     /// Too many requests; the next is welcome after so many seconds.
@@ -59,22 +59,22 @@ impl Refusal {
 
     /// A page of another origin has sent the request.
     pub fn cross_site() -> Self {
-        Self::plain(403, "pages of other sites may not do this")
+        Self::without_code(403, "pages of other sites may not do this")
     }
 
     /// There is no session of the console, or it is over.
     pub fn not_logged_in() -> Self {
-        Self::plain(401, "log in with an API key")
+        Self::without_code(401, "log in with an API key")
     }
 
     /// The console has as many sessions, or as many streams, as it may have.
     pub fn console_is_full() -> Self {
-        Self::plain(503, "too many people use the console now")
+        Self::without_code(503, "too many people use the console now")
     }
 
     /// The caller is no admin.
     pub fn only_for_admins(message: &str) -> Self {
-        Self::plain(403, message)
+        Self::without_code(403, message)
     }
 
     /// The storage fails; the request may be sent again where that can help.
@@ -86,7 +86,7 @@ impl Refusal {
     }
 
     /// The same for somebody who has not shown a key: failures are logged, and shown without details.
-    pub fn for_strangers(mut self) -> Self {
+    pub fn without_details(mut self) -> Self {
         if self.status >= 500 {
             tracing::warn!(err = self.message, "a key could not be checked");
             "the key could not be checked".clone_into(&mut self.message);
@@ -95,8 +95,8 @@ impl Refusal {
     }
 
     /// A failure that a test has asked for.
-    pub fn asked_for(status: u16) -> Self {
-        Self::plain(status, "this failure was injected")
+    pub fn injected_failure(status: u16) -> Self {
+        Self::without_code(status, "this failure was injected")
     }
 
     /// The status of the answer.
@@ -110,7 +110,7 @@ impl Refusal {
     }
 
     /// Adds a detail for programs.
-    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub fn with_detail(mut self, name: &'static str, value: &str) -> Self {
         self.details.push((name, value.to_owned()));
         self
     }
@@ -135,7 +135,7 @@ impl Refusal {
         response
     }
 
-    fn plain(status: u16, message: &str) -> Self {
+    fn without_code(status: u16, message: &str) -> Self {
         let message = message.to_owned();
         Self { status, number: None, message, details: Vec::new(), header: None }
     }
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn strangers_learn_that_something_failed_and_not_what() {
         let failed =
-            Refusal::new(code::STORE_UNREACHABLE, "no entry for host 10.0.0.5").for_strangers();
-        let refused = Refusal::new(code::RATE_LIMITED, "too many").for_strangers();
+            Refusal::new(code::STORE_UNREACHABLE, "no entry for host 10.0.0.5").without_details();
+        let refused = Refusal::new(code::RATE_LIMITED, "too many").without_details();
 
         assert_eq!((failed.status, failed.message.contains("10.0.0.5")), (503, false));
         assert_eq!(refused.message, "too many");

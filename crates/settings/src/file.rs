@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use ginnel_api::mask;
-use ginnel_api::spelling::misspelt;
+use ginnel_api::spelling::correct_misspelling;
 use ginnel_api::yaml_tree::{TextPlace, YamlKey, YamlNode, YamlValue, read_tree};
 
 use super::field_value::FieldProblem;
@@ -60,7 +60,7 @@ pub struct TableEntry {
 
 impl TableEntry {
     /// The table and the name, for problems: `tunnels.web`. Characters that terminals do not show are escaped.
-    pub fn key(&self) -> String {
+    pub fn qualified_key(&self) -> String {
         key_of(self.table, &self.name)
     }
 }
@@ -104,7 +104,10 @@ impl ConfigFile {
     ///
     /// # Errors
     /// When the file cannot be read, with its name.
-    pub fn read<C>(path: &Path, sections: &'static [SettingSection<C>]) -> Result<Self, String> {
+    pub fn from_path<C>(
+        path: &Path,
+        sections: &'static [SettingSection<C>],
+    ) -> Result<Self, String> {
         Self::read_with_layouts(path, sections, &[])
     }
 
@@ -119,13 +122,17 @@ impl ConfigFile {
     ) -> Result<Self, String> {
         let text = read_text(path);
         let text = text.map_err(|error| format!("cannot read {}: {error}", mask::path(path)))?;
-        Ok(Self::of_text(path, &text, sections, layouts))
+        Ok(Self::from_text(path, &text, sections, layouts))
     }
 
     /// The same for values that stand in no file; `name` is what problems begin with.
-    pub fn of_value<C>(name: &Path, value: Value, sections: &'static [SettingSection<C>]) -> Self {
+    pub fn from_value<C>(
+        name: &Path,
+        value: Value,
+        sections: &'static [SettingSection<C>],
+    ) -> Self {
         let mut file = Self::empty(name);
-        file.take_root(YamlNode::of(value), &FileSchema::of(sections, None));
+        file.take_root(YamlNode::from_json(value), &FileSchema::from_sections(sections, None));
         file
     }
 
@@ -135,7 +142,7 @@ impl ConfigFile {
     }
 
     /// The same for the text of a file.
-    pub fn of_text<C>(
+    pub fn from_text<C>(
         path: &Path,
         text: &str,
         sections: &'static [SettingSection<C>],
@@ -144,10 +151,10 @@ impl ConfigFile {
         let mut file = Self::empty(path);
         match read_tree(text) {
             Ok(root) => {
-                let schema = FileSchema::of(sections, layout_of(&root, layouts));
+                let schema = FileSchema::from_sections(sections, layout_of(&root, layouts));
                 file.take_root(root, &schema);
             }
-            Err(error) => file.note(error.place, &error.problem),
+            Err(error) => file.record_problem(error.place, &error.problem),
         }
         file
     }
@@ -163,12 +170,12 @@ impl ConfigFile {
     }
 
     /// Whether it says something of a setting.
-    pub fn sets(&self, key: &str) -> bool {
-        self.values(key).is_some()
+    pub fn has_setting(&self, key: &str) -> bool {
+        self.setting_values(key).is_some()
     }
 
     /// The entries of a table, in the order of the file.
-    pub fn entries(&self, table: &str) -> impl Iterator<Item = &TableEntry> {
+    pub fn table_entries(&self, table: &str) -> impl Iterator<Item = &TableEntry> {
         self.entries.iter().filter(move |entry| entry.table == table)
     }
 
@@ -178,12 +185,12 @@ impl ConfigFile {
     }
 
     /// What the file says of a setting, and where; none where it says nothing.
-    pub(super) fn values(&self, key: &str) -> Option<(&[String], TextPlace)> {
+    pub(super) fn setting_values(&self, key: &str) -> Option<(&[String], TextPlace)> {
         let value = self.values.iter().find(|value| value.key == key)?;
         Some((&value.texts, value.place))
     }
 
-    fn note(&mut self, place: Option<TextPlace>, problem: &str) {
+    fn record_problem(&mut self, place: Option<TextPlace>, problem: &str) {
         let problem = match place {
             Some(place) => problem_at(&self.path, place, problem),
             None => format!("{}: {problem}", mask::path(&self.path)),
@@ -195,7 +202,7 @@ impl ConfigFile {
         match root.value {
             YamlValue::Null => {}
             YamlValue::Map(entries) => self.take_entries(entries, "", schema),
-            _ => self.note(Some(root.place), "the file must hold keys with their values"),
+            _ => self.record_problem(Some(root.place), "the file must hold keys with their values"),
         }
     }
 
@@ -208,7 +215,7 @@ impl ConfigFile {
         for (key, node) in entries {
             let name = format!("{prefix}{}", key.name);
             let inside = format!("{name}.");
-            let setting = schema.setting(&name);
+            let setting = schema.find_setting(&name);
             let table = schema.tables.iter().find(|table| table.key == name);
             match (setting, table, node) {
                 (Some(setting), _, node) => self.take_value(setting, node),
@@ -219,10 +226,10 @@ impl ConfigFile {
                     self.take_entries(entries, &inside, schema);
                 }
                 (None, None, node) if schema.has_prefix(&inside) => {
-                    self.note(Some(node.place), &no_map(&name));
+                    self.record_problem(Some(node.place), &no_map(&name));
                 }
                 _ => {
-                    self.note(Some(key.place), &unknown(&name, &schema.names()));
+                    self.record_problem(Some(key.place), &unknown_key(&name, &schema.key_names()));
                 }
             }
         }
@@ -238,9 +245,9 @@ impl ConfigFile {
                 items.into_iter().for_each(|item| self.take_item(table, item));
             }
             _ if table.named_by.is_some() => {
-                self.note(Some(place), &format!("{}: must be a list", table.key));
+                self.record_problem(Some(place), &format!("{}: must be a list", table.key));
             }
-            _ => self.note(Some(place), &no_map(table.key)),
+            _ => self.record_problem(Some(place), &no_map(table.key)),
         }
     }
 
@@ -248,18 +255,21 @@ impl ConfigFile {
     fn take_item(&mut self, table: &'static FileTable, item: YamlNode) {
         let field = table.named_by.unwrap_or_default();
         let YamlValue::Map(fields) = &item.value else {
-            return self.note(Some(item.place), &no_map(table.key));
+            return self.record_problem(Some(item.place), &no_map(table.key));
         };
         let named = fields.iter().find(|(key, _)| key.name == field);
-        let name = named.and_then(|(_, value)| value.scalar()).filter(|name| !name.is_empty());
+        let name = named.and_then(|(_, value)| value.scalar_text()).filter(|name| !name.is_empty());
         match name {
-            Some(name) if self.entries(table.key).any(|known| known.name == name) => {
+            Some(name) if self.table_entries(table.key).any(|known| known.name == name) => {
                 let problem = format!("{}: there is more than one {name:?}", table.key);
-                self.note(Some(item.place), &problem);
+                self.record_problem(Some(item.place), &problem);
             }
             Some(name) => self.take_entry(table, YamlKey { name, place: item.place }, item),
             None => {
-                self.note(Some(item.place), &format!("{}: an entry has no {field}", table.key));
+                self.record_problem(
+                    Some(item.place),
+                    &format!("{}: an entry has no {field}", table.key),
+                );
             }
         }
     }
@@ -267,11 +277,12 @@ impl ConfigFile {
     /// Takes the fields of an entry; those that are unknown are problems.
     fn take_entry(&mut self, table: &'static FileTable, key: YamlKey, node: YamlNode) {
         if key.name.is_empty() {
-            return self.note(Some(key.place), &format!("{}: an entry has no name", table.key));
+            return self
+                .record_problem(Some(key.place), &format!("{}: an entry has no name", table.key));
         }
         let prefix = key_of(table.key, &key.name);
         let YamlValue::Map(fields) = node.value else {
-            return self.note(Some(node.place), &no_map(&prefix));
+            return self.record_problem(Some(node.place), &no_map(&prefix));
         };
         let known: Vec<_> =
             (table.fields)().iter().map(|name| format!("{prefix}.{name}")).collect();
@@ -282,7 +293,7 @@ impl ConfigFile {
             match (table.read_field)(&field.name, node) {
                 Ok(value) => read.push(TableField { name: field.name, place, value }),
                 Err(FieldProblem { field, problem, place }) => {
-                    self.note(Some(place), &format!("{prefix}.{field}: {problem}"));
+                    self.record_problem(Some(place), &format!("{prefix}.{field}: {problem}"));
                 }
             }
         }
@@ -304,10 +315,10 @@ impl ConfigFile {
             if !known.contains(&name) {
                 let other = other_names.iter().find(|(other, _)| *other == field.name);
                 let problem = match other {
-                    Some((_, meant)) => suggesting(&name, &format!("{prefix}.{meant}")),
-                    None => unknown(&name, known),
+                    Some((_, meant)) => suggest_key(&name, &format!("{prefix}.{meant}")),
+                    None => unknown_key(&name, known),
                 };
-                self.note(Some(field.place), &problem);
+                self.record_problem(Some(field.place), &problem);
             } else if let YamlValue::Map(inner) = &node.value
                 && known.iter().any(|known| known.starts_with(&inside))
             {
@@ -319,7 +330,7 @@ impl ConfigFile {
     fn take_value<C>(&mut self, setting: &'static Setting<C>, node: YamlNode) {
         let (place, kind) = (node.place, setting.field.kind);
         let is_list = kind == ValueKind::List;
-        let texts = match (node.scalar(), node.value) {
+        let texts = match (node.scalar_text(), node.value) {
             _ if kind == ValueKind::Unused => Ok(Vec::new()),
             // `yes` and `on` are truth values for some readers of YAML, and texts for others.
             (_, YamlValue::Bool(_)) if kind == ValueKind::Secret => {
@@ -330,15 +341,16 @@ impl ConfigFile {
             }
             (Some(text), _) => Ok(vec![text]),
             (None, YamlValue::List(items)) if is_list => items.into_iter().map(text_of).collect(),
-            (None, other) => Err((place, unusable(&other))),
+            (None, other) => Err((place, unusable_reason(&other))),
         };
-        if self.sets(setting.key) {
-            return self.note(Some(place), &format!("{}: is set a second time", setting.key));
+        if self.has_setting(setting.key) {
+            return self
+                .record_problem(Some(place), &format!("{}: is set a second time", setting.key));
         }
         match texts {
             Ok(texts) => self.values.push(FileValue { key: setting.key, texts, place }),
             Err((place, problem)) => {
-                self.note(Some(place), &format!("{}: {problem}", setting.key));
+                self.record_problem(Some(place), &format!("{}: {problem}", setting.key));
             }
         }
     }
@@ -352,7 +364,10 @@ struct FileSchema<C: 'static> {
 }
 
 impl<C> FileSchema<C> {
-    fn of(sections: &'static [SettingSection<C>], layout: Option<&'static FileLayout>) -> Self {
+    fn from_sections(
+        sections: &'static [SettingSection<C>],
+        layout: Option<&'static FileLayout>,
+    ) -> Self {
         Self {
             settings: sections.iter().flat_map(SettingSection::settings).collect(),
             section: layout.and_then(|layout| layout.section),
@@ -361,7 +376,7 @@ impl<C> FileSchema<C> {
     }
 
     /// The setting that a name in the file stands for.
-    fn setting(&self, name: &str) -> Option<&'static Setting<C>> {
+    fn find_setting(&self, name: &str) -> Option<&'static Setting<C>> {
         let inner = match self.section.filter(|_| name != VERSION) {
             Some(section) => name.strip_prefix(section)?.strip_prefix('.')?,
             None => name,
@@ -373,11 +388,11 @@ impl<C> FileSchema<C> {
     }
 
     fn has_prefix(&self, prefix: &str) -> bool {
-        self.names().iter().any(|name| name.starts_with(prefix))
+        self.key_names().iter().any(|name| name.starts_with(prefix))
     }
 
     /// What the keys of a file may be called.
-    fn names(&self) -> Vec<String> {
+    fn key_names(&self) -> Vec<String> {
         let tables = self.tables.iter().map(|table| table.key.to_owned());
         let settings = self.settings.iter().flat_map(|setting| {
             let names = [Some(setting.key), setting.alias].into_iter().flatten();
@@ -397,7 +412,7 @@ fn layout_of(root: &YamlNode, layouts: &'static [FileLayout]) -> Option<&'static
         _ => &[],
     };
     let version = entries.iter().find(|(key, _)| key.name == VERSION);
-    let version = version.and_then(|(_, node)| node.scalar());
+    let version = version.and_then(|(_, node)| node.scalar_text());
     let named = layouts.iter().find(|layout| version.as_deref() == Some(layout.version));
     named.or_else(|| layouts.first())
 }
@@ -412,7 +427,7 @@ pub fn problem_at(path: &Path, place: TextPlace, problem: &str) -> String {
 }
 
 fn text_of(node: YamlNode) -> Result<String, (TextPlace, &'static str)> {
-    node.scalar().ok_or_else(|| (node.place, unusable(&node.value)))
+    node.scalar_text().ok_or_else(|| (node.place, unusable_reason(&node.value)))
 }
 
 fn no_map(name: &str) -> String {
@@ -420,7 +435,7 @@ fn no_map(name: &str) -> String {
 }
 
 /// Why a value of this form is no setting's.
-fn unusable(value: &YamlValue) -> &'static str {
+fn unusable_reason(value: &YamlValue) -> &'static str {
     match value {
         YamlValue::Null => "has no value; leave the key out for the default",
         YamlValue::Number(_) => "is a number that is not whole; put text into quotes",
@@ -430,14 +445,14 @@ fn unusable(value: &YamlValue) -> &'static str {
     }
 }
 
-fn unknown(name: &str, known: &[String]) -> String {
+fn unknown_key(name: &str, known: &[String]) -> String {
     match nearest_key(name, known) {
-        Some(near) => suggesting(name, &near),
+        Some(near) => suggest_key(name, &near),
         None => format!("unknown key {name:?}"),
     }
 }
 
-fn suggesting(name: &str, meant: &str) -> String {
+fn suggest_key(name: &str, meant: &str) -> String {
     format!("unknown key {name:?}; did you mean {meant:?}?")
 }
 
@@ -448,7 +463,7 @@ fn nearest_key(name: &str, known: &[String]) -> Option<String> {
     for part in name.split('.') {
         let siblings = known.iter().filter_map(|known| known.strip_prefix(&meant));
         let siblings = siblings.filter_map(|rest| rest.split('.').next());
-        let near = misspelt(&part.replace('-', "_"), siblings)?.to_owned();
+        let near = correct_misspelling(&part.replace('-', "_"), siblings)?.to_owned();
         meant = format!("{meant}{near}.");
     }
     // A section is meant as well, whose keys have its name in front.

@@ -4,8 +4,8 @@
 //! [`HasPart`] makes them rows of a larger configuration. From the declaration come its flag, its variable of the environment, its key in a file, what
 //! `config show` says of it, and its line of the reference.
 //!
-//! [`resolve`] puts together what flags, environment and file say, in this order, and remembers where
-//! each value comes from; [`changes`] compares two configurations for a reload.
+//! [`resolve_settings`] puts together what flags, environment and file say, in this order, and remembers where
+//! each value comes from; [`diff_settings`] compares two configurations for a reload.
 //!
 //! # Invariants
 //!
@@ -22,7 +22,9 @@ mod value;
 pub use duration::{read_duration, write_duration};
 pub use field_value::{FieldProblem, read_field_value};
 pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
-pub use reload::{SettingChange, changes, keep_fixed};
+pub use reload::{SettingChange, diff_settings, keep_fixed};
 pub use setting::{HasPart, Reload, Setting, SettingField, SettingName, SettingSection};
-pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve};
+pub use sources::{
+    ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve_settings,
+};
 pub use value::{Bounds, ByteSize, SettingItem, SettingValue, ValueKind, without_login};

@@ -17,9 +17,9 @@ pub struct SettingChange {
 }
 
 /// What is different in a new configuration.
-pub fn changes<C>(sections: &[SettingSection<C>], old: &C, new: &C) -> Vec<SettingChange> {
+pub fn diff_settings<C>(sections: &[SettingSection<C>], old: &C, new: &C) -> Vec<SettingChange> {
     let settings = sections.iter().flat_map(SettingSection::settings);
-    settings.filter_map(|setting| change(setting, old, new)).collect()
+    settings.filter_map(|setting| diff_setting(setting, old, new)).collect()
 }
 
 /// Takes from the old configuration what only a restart can change.
@@ -30,7 +30,7 @@ pub fn keep_fixed<C>(sections: &[SettingSection<C>], old: &C, new: &mut C) {
     }
 }
 
-fn change<C>(setting: &Setting<C>, old: &C, new: &C) -> Option<SettingChange> {
+fn diff_setting<C>(setting: &Setting<C>, old: &C, new: &C) -> Option<SettingChange> {
     let (from, to) = ((setting.field.text)(old), (setting.field.text)(new));
     let shown = |text: Option<String>| match (text, setting.field.kind) {
         (None, _) => "unset".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use super::value::{Bounds, ValueKind, quoted, without_login};
+use super::value::{Bounds, ValueKind, quote_value, without_login};
 
 /// Settings that belong together, under a title.
 #[derive(Debug)]
@@ -255,31 +255,31 @@ impl<C> Setting<C> {
     }
 
     /// Lists the flag in `--help`. Other flags are listed by `--help-all` only.
-    pub const fn usual(mut self) -> Self {
+    pub const fn listed_in_help(mut self) -> Self {
         self.is_usual = true;
         self
     }
 
     /// Files may use this name as well.
-    pub const fn also(mut self, name: &'static str) -> Self {
+    pub const fn with_alias(mut self, name: &'static str) -> Self {
         self.alias = Some(name);
         self
     }
 
     /// The smallest and the largest value: a number, milliseconds or bytes.
-    pub const fn between(mut self, min: u64, max: u64) -> Self {
+    pub const fn with_bounds(mut self, min: u64, max: u64) -> Self {
         self.bounds = Bounds { min, max };
         self
     }
 
     /// What holds while nothing is set.
-    pub const fn unset(mut self, meaning: &'static str) -> Self {
+    pub const fn when_unset(mut self, meaning: &'static str) -> Self {
         self.unset = meaning;
         self
     }
 
     /// The variable of the environment, where it is not `GINNEL_` and the key.
-    pub const fn variable(mut self, name: &'static str) -> Self {
+    pub const fn named_variable(mut self, name: &'static str) -> Self {
         self.variable = SettingName::Special(name);
         self
     }
@@ -304,7 +304,7 @@ impl<C> Setting<C> {
 
     /// The smallest and the largest value as they are written, where these are not just those of the
     /// type.
-    pub fn range(&self) -> Option<[String; 2]> {
+    pub fn written_bounds(&self) -> Option<[String; 2]> {
         let Bounds { min, max } = self.bounds;
         let is_meant = max < u32::MAX.into();
         is_meant.then(|| [min, max].map(self.field.bound))
@@ -316,18 +316,18 @@ impl<C> Setting<C> {
     }
 
     /// The flag without its dashes; none for secrets, since command lines are for all to see.
-    pub fn flag(&self) -> Option<String> {
+    pub fn flag_name(&self) -> Option<String> {
         let usual = || self.key.replace(['_', '.'], "-");
         self.flag.or_else(usual).filter(|_| self.field.kind != ValueKind::Secret)
     }
 
     /// The variable of the environment; none for what only files may set.
-    pub fn environment(&self) -> Option<String> {
+    pub fn variable_name(&self) -> Option<String> {
         self.variable.or_else(|| format!("GINNEL_{}", self.key.replace('.', "_").to_uppercase()))
     }
 
     /// The value in a configuration as it may be shown; none where nothing is set.
-    pub fn shown(&self, config: &C) -> Option<String> {
+    pub fn display_value(&self, config: &C) -> Option<String> {
         let text = (self.field.text)(config)?;
         Some(if self.field.kind == ValueKind::Secret { "***".to_owned() } else { text })
     }
@@ -336,14 +336,18 @@ impl<C> Setting<C> {
     ///
     /// # Errors
     /// With what is wrong, for a sentence behind the name of the setting.
-    pub fn replace(&self, config: &mut C, values: &[impl AsRef<OsStr>]) -> Result<(), String> {
+    pub fn replace_value(
+        &self,
+        config: &mut C,
+        values: &[impl AsRef<OsStr>],
+    ) -> Result<(), String> {
         (self.field.clear)(config);
         values.iter().map(AsRef::as_ref).try_for_each(|value| {
             let read = (self.field.read)(config, value, self.bounds);
             read.map_err(|problem| match self.field.kind {
                 // Of many values, it is said which.
                 ValueKind::List => {
-                    format!("{}: {}", quoted(value), without_login(value, &problem))
+                    format!("{}: {}", quote_value(value), without_login(value, &problem))
                 }
                 _ => without_login(value, &problem),
             })

@@ -10,7 +10,7 @@ use ginnel_api::yaml_tree::TextPlace;
 
 use super::file::{ConfigFile, problem_at};
 use super::setting::{Setting, SettingSection};
-use super::value::{ValueKind, texts};
+use super::value::{ValueKind, to_os_strings};
 
 /// Where a value comes from; what is greater wins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,15 +62,15 @@ pub struct ResolvedSettings<C> {
 
 impl<C> ResolvedSettings<C> {
     /// Where the value of a setting comes from, by its key.
-    pub fn origin(&self, key: &str) -> SettingOrigin {
+    pub fn setting_origin(&self, key: &str) -> SettingOrigin {
         self.origins.get(key).cloned().unwrap_or_default()
     }
 
     /// A problem with the value of a setting, with the place that says it.
-    pub fn problem(&self, key: &str, problem: &str) -> String {
-        match self.origin(key) {
+    pub fn describe_problem(&self, key: &str, problem: &str) -> String {
+        match self.setting_origin(key) {
             SettingOrigin::Default => format!("{key}: {problem}"),
-            origin => placed(key, &origin, problem),
+            origin => locate_problem(key, &origin, problem),
         }
     }
 
@@ -81,7 +81,7 @@ impl<C> ResolvedSettings<C> {
 
     /// Whether one setting has the say over another that stands for the same: its source is at least
     /// as strong.
-    pub fn outweighs(&self, key: &str, other: &str) -> bool {
+    pub fn takes_precedence(&self, key: &str, other: &str) -> bool {
         self.strengths.get(key) >= self.strengths.get(other)
     }
 }
@@ -94,17 +94,17 @@ const MIN_SECRET_BYTES: usize = 4;
 /// # Errors
 /// With everything that is wrong, each with the place that says it: the file with line and column, the
 /// variable or the flag.
-pub fn resolve<C: Default>(
+pub fn resolve_settings<C: Default>(
     sections: &'static [SettingSection<C>],
     sources: &SettingSources<'_>,
 ) -> Result<ResolvedSettings<C>, Vec<String>> {
     let (origins, strengths) = (BTreeMap::new(), BTreeMap::new());
     let mut resolved = ResolvedSettings { config: C::default(), origins, strengths };
-    let secrets = secrets(sections, sources);
+    let secrets = file_secrets(sections, sources);
     let mut problems: Vec<_> = sources.files.iter().flat_map(|it| it.problems.clone()).collect();
     for setting in sections.iter().flat_map(SettingSection::settings) {
-        for (strength, origin, values) in said(setting, sources) {
-            match setting.replace(&mut resolved.config, &values) {
+        for (strength, origin, values) in configured_values(setting, sources) {
+            match setting.replace_value(&mut resolved.config, &values) {
                 Ok(()) => {
                     resolved.strengths.insert(setting.key, strength);
                     resolved.origins.insert(setting.key, origin);
@@ -113,7 +113,11 @@ pub fn resolve<C: Default>(
                     let is_secret = setting.field.kind == ValueKind::Secret;
                     // What is wrong with a secret must not show it.
                     let problem = if is_secret { "is unusable".to_owned() } else { problem };
-                    problems.push(placed(setting.key, &origin, &without(&secrets, problem)));
+                    problems.push(locate_problem(
+                        setting.key,
+                        &origin,
+                        &redact_secrets(&secrets, problem),
+                    ));
                 }
             }
         }
@@ -122,21 +126,21 @@ pub fn resolve<C: Default>(
 }
 
 /// What the sources say of a setting; the last has the say, but all must be right.
-fn said<'s, C>(
+fn configured_values<'s, C>(
     setting: &'static Setting<C>,
     sources: &'s SettingSources<'s>,
 ) -> impl Iterator<Item = (usize, SettingOrigin, Vec<OsString>)> + 's {
     let strongest = sources.files.len();
     let files = sources.files.iter().enumerate().filter_map(|(at, file)| {
-        let (values, place) = file.values(setting.key)?;
-        Some((at, SettingOrigin::File(file.path().to_owned(), place), texts(values)))
+        let (values, place) = file.setting_values(setting.key)?;
+        Some((at, SettingOrigin::File(file.path().to_owned(), place), to_os_strings(values)))
     });
-    let environment = setting.environment().and_then(|variable| {
+    let environment = setting.variable_name().and_then(|variable| {
         let value = (sources.environment)(&variable)?;
         let value = Some(value).filter(|value| is_meant(&variable, value))?;
-        Some((strongest, SettingOrigin::Environment(variable), items(setting, value)))
+        Some((strongest, SettingOrigin::Environment(variable), split_items(setting, value)))
     });
-    let flag = setting.flag().and_then(|flag| {
+    let flag = setting.flag_name().and_then(|flag| {
         let values = (sources.flags)(&flag)?;
         Some((strongest + 1, SettingOrigin::Flag(flag), values))
     });
@@ -168,7 +172,7 @@ pub fn is_set_by_kubernetes(name: &str, value: &OsStr) -> bool {
 }
 
 /// The values in a variable: those of a list are parted by commas.
-fn items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
+fn split_items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
     match value.to_str() {
         Some(text) if setting.field.kind == ValueKind::List => {
             text.split(',').map(|item| item.trim().into()).collect()
@@ -178,20 +182,24 @@ fn items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
 }
 
 /// What files say of secrets: it may stand at another key by mistake.
-fn secrets<C>(sections: &'static [SettingSection<C>], sources: &SettingSources<'_>) -> Vec<String> {
+fn file_secrets<C>(
+    sections: &'static [SettingSection<C>],
+    sources: &SettingSources<'_>,
+) -> Vec<String> {
     let settings = sections.iter().flat_map(SettingSection::settings);
     let keys = settings.filter(|setting| setting.field.kind == ValueKind::Secret);
-    let texts = |key| sources.files.iter().filter_map(move |file| Some(file.values(key)?.0));
+    let texts =
+        |key| sources.files.iter().filter_map(move |file| Some(file.setting_values(key)?.0));
     keys.flat_map(|setting| texts(setting.key)).flatten().cloned().collect()
 }
 
 /// A problem that shows no secret.
-fn without(secrets: &[String], problem: String) -> String {
+fn redact_secrets(secrets: &[String], problem: String) -> String {
     let known = secrets.iter().filter(|secret| secret.len() >= MIN_SECRET_BYTES);
     known.fold(problem, |problem, secret| problem.replace(secret.as_str(), mask::MASK))
 }
 
-fn placed(key: &str, origin: &SettingOrigin, problem: &str) -> String {
+fn locate_problem(key: &str, origin: &SettingOrigin, problem: &str) -> String {
     match origin {
         SettingOrigin::File(path, place) => problem_at(path, *place, &format!("{key}: {problem}")),
         _ => format!("{origin}: {problem}"),

@@ -80,22 +80,22 @@ pub trait SettingItem: Sized {
     ///
     /// # Errors
     /// With the problem, as the end of a sentence that begins with the name of the setting.
-    fn read(text: &OsStr) -> Result<Self, String>;
+    fn from_text(text: &OsStr) -> Result<Self, String>;
 
     /// The value as it is read.
-    fn text(&self) -> String;
+    fn to_text(&self) -> String;
 }
 
 impl<T: SettingItem> SettingValue for Option<T> {
     const CHOICES: &'static [&'static str] = T::CHOICES;
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        *self = Some(T::read(text)?);
+        *self = Some(T::from_text(text)?);
         Ok(())
     }
 
     fn text(&self) -> Option<String> {
-        self.as_ref().map(T::text)
+        self.as_ref().map(T::to_text)
     }
 }
 
@@ -104,7 +104,7 @@ impl<T: SettingItem> SettingValue for Vec<T> {
     const CHOICES: &'static [&'static str] = T::CHOICES;
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        self.push(T::read(text)?);
+        self.push(T::from_text(text)?);
         Ok(())
     }
 
@@ -113,17 +113,17 @@ impl<T: SettingItem> SettingValue for Vec<T> {
     }
 
     fn text(&self) -> Option<String> {
-        let items: Vec<_> = self.iter().map(T::text).collect();
+        let items: Vec<_> = self.iter().map(T::to_text).collect();
         (!items.is_empty()).then(|| items.join(","))
     }
 }
 
 impl SettingItem for LogLevels {
-    fn read(text: &OsStr) -> Result<Self, String> {
+    fn from_text(text: &OsStr) -> Result<Self, String> {
         text.to_string_lossy().parse()
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         self.to_string()
     }
 }
@@ -131,18 +131,18 @@ impl SettingItem for LogLevels {
 impl SettingItem for LogFormat {
     const CHOICES: &'static [&'static str] = &Self::NAMES;
 
-    fn read(text: &OsStr) -> Result<Self, String> {
+    fn from_text(text: &OsStr) -> Result<Self, String> {
         let text = text.to_string_lossy();
         let choices = Self::NAMES.join(", ");
-        Self::of_name(&text).ok_or_else(|| format!("'{text}' is none of {choices}"))
+        Self::from_name(&text).ok_or_else(|| format!("'{text}' is none of {choices}"))
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         self.name().to_owned()
     }
 }
 
-fn utf8(text: &OsStr) -> Result<&str, String> {
+fn require_utf8(text: &OsStr) -> Result<&str, String> {
     text.to_str().ok_or_else(|| "is not UTF-8".to_owned())
 }
 
@@ -169,7 +169,7 @@ fn without_quotes(debug: &str) -> &str {
 }
 
 /// A quoted value for a message; long ones are cut off.
-pub(super) fn quoted(text: &OsStr) -> String {
+pub(super) fn quote_value(text: &OsStr) -> String {
     const MAX_CHARS: usize = 64;
     // Users also write URLs at the wrong setting, with a login.
     let text = mask::login(&text.to_string_lossy());
@@ -186,7 +186,7 @@ impl SettingValue for bool {
         *self = match text.to_str() {
             Some("true" | "1") => true,
             Some("false" | "0") => false,
-            _ => return Err(format!("{} is neither true nor false", quoted(text))),
+            _ => return Err(format!("{} is neither true nor false", quote_value(text))),
         };
         Ok(())
     }
@@ -198,7 +198,7 @@ impl SettingValue for bool {
 
 impl SettingValue for String {
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        utf8(text)?.clone_into(self);
+        require_utf8(text)?.clone_into(self);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl SettingValue for String {
 
 impl SettingValue for Option<String> {
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        *self = Some(utf8(text)?.to_owned());
+        *self = Some(require_utf8(text)?.to_owned());
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl SettingValue for Vec<String> {
     const KIND: ValueKind = ValueKind::List;
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        self.push(utf8(text)?.to_owned());
+        self.push(require_utf8(text)?.to_owned());
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl SettingValue for Vec<String> {
 
 /// Parses an address for a setting. Port 0 picks a free port for listeners.
 fn read_address(text: &OsStr) -> Result<HostPort, String> {
-    let text = utf8(text)?;
+    let text = require_utf8(text)?;
     HostPort::parse_to_listen(text).map_err(|problem| address_problem(text, &problem))
 }
 
@@ -273,7 +273,7 @@ impl SettingValue for Vec<HostPort> {
     const KIND: ValueKind = ValueKind::List;
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        let text = utf8(text)?;
+        let text = require_utf8(text)?;
         self.push(HostPort::parse(text).map_err(|problem| address_problem(text, &problem))?);
         Ok(())
     }
@@ -294,7 +294,7 @@ impl SettingValue for Vec<PathBuf> {
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
         let path = PathBuf::from(text);
         if !path.is_absolute() {
-            return Err(format!("{} is not an absolute path", quoted(text)));
+            return Err(format!("{} is not an absolute path", quote_value(text)));
         }
         self.push(path);
         Ok(())
@@ -330,7 +330,7 @@ impl SettingValue for Option<Secret> {
     const KIND: ValueKind = ValueKind::Secret;
 
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
-        *self = Some(Secret(utf8(text)?.trim().to_owned()));
+        *self = Some(Secret(require_utf8(text)?.trim().to_owned()));
         Ok(())
     }
 
@@ -346,7 +346,7 @@ fn whole_number<T: TryFrom<u64>>(text: &OsStr, bounds: Bounds, max: u64) -> Resu
     let number = number.filter(|number| bounds.contains(*number));
     number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
         let Bounds { min, max } = bounds;
-        format!("{} is not a whole number from {min} to {max}", quoted(text))
+        format!("{} is not a whole number from {min} to {max}", quote_value(text))
     })
 }
 
@@ -405,7 +405,7 @@ impl SettingValue for Option<u16> {
         *self = match text.to_str() {
             Some("none") => None,
             _ => Some(port().ok_or_else(|| {
-                format!("{} is neither a port from 0 to 65535 nor 'none'", quoted(text))
+                format!("{} is neither a port from 0 to 65535 nor 'none'", quote_value(text))
             })?),
         };
         Ok(())
@@ -430,7 +430,7 @@ impl SettingValue for Duration {
                 Bounds { max, .. } if max >= u32::MAX.into() => format!(", at least {min}"),
                 _ => format!(", from {min} to {max}"),
             };
-            format!("{} is not a duration such as 500ms, 10s or 5m{range}", quoted(text))
+            format!("{} is not a duration such as 500ms, 10s or 5m{range}", quote_value(text))
         })?;
         Ok(())
     }
@@ -464,7 +464,10 @@ impl SettingValue for ByteSize {
         };
         *self = Self(read().ok_or_else(|| {
             let [min, max] = [bounds.min, bounds.max].map(write_bytes);
-            format!("{} is not a size such as 64KiB or 1MiB, from {min} to {max}", quoted(text))
+            format!(
+                "{} is not a size such as 64KiB or 1MiB, from {min} to {max}",
+                quote_value(text)
+            )
         })?);
         Ok(())
     }
@@ -495,7 +498,7 @@ impl SettingValue for Option<(u32, Duration)> {
         let rate = read()
             .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero());
         *self = Some(rate.ok_or_else(|| {
-            let value = quoted(text);
+            let value = quote_value(text);
             format!("{value} is not a number of requests and of seconds, such as 120/60s")
         })?);
         Ok(())
@@ -507,7 +510,7 @@ impl SettingValue for Option<(u32, Duration)> {
 }
 
 /// Values for what holds none yet: texts as arguments of a command are.
-pub(super) fn texts(values: &[impl AsRef<OsStr>]) -> Vec<OsString> {
+pub(super) fn to_os_strings(values: &[impl AsRef<OsStr>]) -> Vec<OsString> {
     values.iter().map(|value| value.as_ref().to_owned()).collect()
 }
 

@@ -35,12 +35,12 @@ struct LeapWatch {
 
 impl LeapWatch {
     /// Begins with the stored reading of an earlier run.
-    fn start(stored: Option<StoredReading>, wall: SystemTime, monotonic: Instant) -> Self {
+    fn from_reading(stored: Option<StoredReading>, wall: SystemTime, monotonic: Instant) -> Self {
         let mut pause = Duration::from_secs(stored.map_or(0, |stored| stored.pause)).min(PAUSE);
         if let Some(stored) = stored {
             let last = UNIX_EPOCH + Duration::from_secs(stored.at);
-            if difference(last, wall) > MAX_ABSENCE {
-                report("the last stored time is more than a day away", last, wall);
+            if time_difference(last, wall) > MAX_ABSENCE {
+                report_leap("the last stored time is more than a day away", last, wall);
                 pause = PAUSE;
             }
         }
@@ -49,14 +49,14 @@ impl LeapWatch {
     }
 
     /// Ends the pause: the clock is right.
-    fn confirm(&mut self, wall: SystemTime, monotonic: Instant) {
+    fn end_pause(&mut self, wall: SystemTime, monotonic: Instant) {
         (self.wall, self.monotonic, self.stored) = (wall, monotonic, monotonic);
         self.pause = Duration::ZERO;
         self.confirmations += 1;
     }
 
     /// Ends the pause if an operator has confirmed the clock at another node.
-    fn learn(&mut self, stored: StoredReading) {
+    fn merge_reading(&mut self, stored: StoredReading) {
         if stored.confirmations > self.confirmations {
             self.confirmations = stored.confirmations;
             self.pause = Duration::ZERO;
@@ -67,12 +67,12 @@ impl LeapWatch {
     }
 
     /// Takes a reading; returns true if it was a leap.
-    fn observe(&mut self, wall: SystemTime, monotonic: Instant) -> bool {
+    fn observe_time(&mut self, wall: SystemTime, monotonic: Instant) -> bool {
         let elapsed = monotonic.saturating_duration_since(self.monotonic);
         let expected = self.wall + elapsed;
         (self.wall, self.monotonic) = (wall, monotonic);
-        if difference(expected, wall) > MAX_DRIFT {
-            report("it differs from the monotonic clock by more than an hour", expected, wall);
+        if time_difference(expected, wall) > MAX_DRIFT {
+            report_leap("it differs from the monotonic clock by more than an hour", expected, wall);
             self.pause = PAUSE;
             return true;
         }
@@ -80,7 +80,7 @@ impl LeapWatch {
         false
     }
 
-    fn reading(&self) -> StoredReading {
+    fn current_reading(&self) -> StoredReading {
         let at = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         // Rounded up, so that a pause does not end early by many restarts.
         let pause = self.pause.as_secs() + u64::from(self.pause.subsec_nanos() > 0);
@@ -88,8 +88,9 @@ impl LeapWatch {
     }
 }
 
-fn report(cause: &str, expected: SystemTime, found: SystemTime) {
-    let [expected, found] = [expected, found].map(|time| ginnel_api::Timestamp::at(time).0);
+fn report_leap(cause: &str, expected: SystemTime, found: SystemTime) {
+    let [expected, found] =
+        [expected, found].map(|time| ginnel_api::Timestamp::from_system_time(time).0);
     tracing::error!(
         expected,
         found,
@@ -99,7 +100,7 @@ fn report(cause: &str, expected: SystemTime, found: SystemTime) {
     );
 }
 
-fn difference(one: SystemTime, other: SystemTime) -> Duration {
+fn time_difference(one: SystemTime, other: SystemTime) -> Duration {
     one.duration_since(other).unwrap_or_else(|error| error.duration())
 }
 
@@ -115,8 +116,8 @@ pub struct AgeClock {
 
 impl AgeClock {
     /// Returns the rest of the pause after a leap, in running time.
-    pub fn pause(&self) -> Option<Duration> {
-        let watch = self.watch();
+    pub fn remaining_pause(&self) -> Option<Duration> {
+        let watch = self.lock_watch();
         watch.as_ref().map(|watch| watch.pause).filter(|pause| !pause.is_zero())
     }
 
@@ -131,10 +132,14 @@ impl AgeClock {
     }
 
     /// Begins to look for leaps after the reading of an earlier run; returns the reading to store.
-    pub(super) fn begin(&self, stored: Option<StoredReading>, now: SystemTime) -> StoredReading {
-        let watch = LeapWatch::start(stored, now, Instant::now());
-        let reading = watch.reading();
-        *self.watch() = Some(watch);
+    pub(super) fn start_watch(
+        &self,
+        stored: Option<StoredReading>,
+        now: SystemTime,
+    ) -> StoredReading {
+        let watch = LeapWatch::from_reading(stored, now, Instant::now());
+        let reading = watch.current_reading();
+        *self.lock_watch() = Some(watch);
         reading
     }
 
@@ -145,46 +150,46 @@ impl AgeClock {
     }
 
     /// Takes note that the database is asked at this time.
-    pub(super) fn note_question(&self, now: Instant) {
+    pub(super) fn record_query(&self, now: Instant) {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     /// Takes a reading; returns it if it is to be stored, and true if the clock has leapt.
-    pub(super) fn observe(&self, wall: SystemTime) -> Option<(StoredReading, bool)> {
+    pub(super) fn observe_time(&self, wall: SystemTime) -> Option<(StoredReading, bool)> {
         let monotonic = Instant::now();
-        let mut watch = self.watch();
+        let mut watch = self.lock_watch();
         let watch = watch.as_mut()?;
-        let has_leapt = watch.observe(wall, monotonic);
+        let has_leapt = watch.observe_time(wall, monotonic);
         if !has_leapt && monotonic.saturating_duration_since(watch.stored) < STORE_INTERVAL {
             return None;
         }
         watch.stored = monotonic;
-        Some((watch.reading(), has_leapt))
+        Some((watch.current_reading(), has_leapt))
     }
 
     /// Ends the pause, since an operator vouches for the clock; returns the reading to store.
-    pub(super) fn confirm(&self, wall: SystemTime) -> Option<StoredReading> {
-        let mut watch = self.watch();
+    pub(super) fn end_pause(&self, wall: SystemTime) -> Option<StoredReading> {
+        let mut watch = self.lock_watch();
         let watch = watch.as_mut()?;
-        watch.confirm(wall, Instant::now());
-        Some(watch.reading())
+        watch.end_pause(wall, Instant::now());
+        Some(watch.current_reading())
     }
 
     /// Takes note of the stored reading, which another node may have written.
-    pub(super) fn learn(&self, stored: StoredReading) {
-        if let Some(watch) = self.watch().as_mut() {
-            watch.learn(stored);
+    pub(super) fn merge_reading(&self, stored: StoredReading) {
+        if let Some(watch) = self.lock_watch().as_mut() {
+            watch.merge_reading(stored);
         }
     }
 
     /// Takes note of the confirmations that came before a leap: they do not end the pause after it.
-    pub(super) fn note_confirmations(&self, confirmations: u64) {
-        if let Some(watch) = self.watch().as_mut() {
+    pub(super) fn record_confirmations(&self, confirmations: u64) {
+        if let Some(watch) = self.lock_watch().as_mut() {
             watch.confirmations = watch.confirmations.max(confirmations);
         }
     }
 
-    fn watch(&self) -> MutexGuard<'_, Option<LeapWatch>> {
+    fn lock_watch(&self) -> MutexGuard<'_, Option<LeapWatch>> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,10 +215,10 @@ mod tests {
     fn looks_at_the_clock_do_not_put_off_the_next_question() {
         let (clock, asked) = (AgeClock::default(), Instant::now());
         assert!(clock.is_due(asked));
-        clock.begin(None, wall());
+        clock.start_watch(None, wall());
 
-        clock.note_question(asked);
-        clock.observe(wall());
+        clock.record_query(asked);
+        clock.observe_time(wall());
 
         assert!(!clock.is_due(asked + READ_INTERVAL / 2));
         assert!(clock.is_due(asked + READ_INTERVAL));
@@ -222,7 +227,7 @@ mod tests {
     #[test]
     fn a_start_after_more_than_a_day_pauses_in_both_directions() {
         let begin = Instant::now();
-        let pause = |stored| LeapWatch::start(stored, wall(), begin).pause;
+        let pause = |stored| LeapWatch::from_reading(stored, wall(), begin).pause;
 
         assert_eq!(pause(None), Duration::ZERO);
         assert_eq!(pause(stored(wall() - DAY, Duration::ZERO)), Duration::ZERO);
@@ -235,14 +240,14 @@ mod tests {
     fn a_leap_while_running_pauses_for_a_day_of_running_time() {
         for leapt in [wall() + 3 * DAY, wall() - 3 * DAY] {
             let begin = Instant::now();
-            let mut watch = LeapWatch::start(None, wall(), begin);
+            let mut watch = LeapWatch::from_reading(None, wall(), begin);
 
-            assert!(!watch.observe(wall() + HOUR, begin + HOUR));
+            assert!(!watch.observe_time(wall() + HOUR, begin + HOUR));
             assert!(watch.pause.is_zero());
-            assert!(watch.observe(leapt, begin + HOUR));
-            assert!(!watch.observe(leapt + 23 * HOUR, begin + 24 * HOUR));
+            assert!(watch.observe_time(leapt, begin + HOUR));
+            assert!(!watch.observe_time(leapt + 23 * HOUR, begin + 24 * HOUR));
             assert_eq!(watch.pause, HOUR);
-            assert!(!watch.observe(leapt + 24 * HOUR, begin + 25 * HOUR));
+            assert!(!watch.observe_time(leapt + 24 * HOUR, begin + 25 * HOUR));
             assert!(watch.pause.is_zero());
         }
     }
@@ -250,27 +255,27 @@ mod tests {
     #[test]
     fn a_confirmation_ends_the_pause_here_and_at_other_nodes_until_the_next_leap() {
         let begin = Instant::now();
-        let [mut one, mut other] = [(), ()].map(|()| LeapWatch::start(None, wall(), begin));
+        let [mut one, mut other] = [(), ()].map(|()| LeapWatch::from_reading(None, wall(), begin));
         for node in [&mut one, &mut other] {
-            assert!(node.observe(wall() + 3 * DAY, begin));
+            assert!(node.observe_time(wall() + 3 * DAY, begin));
         }
 
-        one.confirm(wall() + 3 * DAY, begin);
-        other.learn(one.reading());
+        one.end_pause(wall() + 3 * DAY, begin);
+        other.merge_reading(one.current_reading());
 
         assert!(one.pause.is_zero() && other.pause.is_zero());
-        assert!(!one.observe(wall() + 3 * DAY + HOUR, begin + HOUR));
-        assert!(other.observe(wall(), begin + HOUR));
-        other.learn(one.reading());
+        assert!(!one.observe_time(wall() + 3 * DAY + HOUR, begin + HOUR));
+        assert!(other.observe_time(wall(), begin + HOUR));
+        other.merge_reading(one.current_reading());
         assert_eq!(other.pause, PAUSE, "the confirmation is older than the leap");
     }
 
     #[test]
     fn a_clock_that_is_set_by_less_than_an_hour_has_not_leapt() {
         let begin = Instant::now();
-        let mut watch = LeapWatch::start(None, wall(), begin);
+        let mut watch = LeapWatch::from_reading(None, wall(), begin);
 
-        assert!(!watch.observe(wall() + Duration::from_secs(3500), begin));
-        assert!(!watch.observe(wall(), begin));
+        assert!(!watch.observe_time(wall() + Duration::from_secs(3500), begin));
+        assert!(!watch.observe_time(wall(), begin));
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct StoredReading {
 impl StoredReading {
     /// Returns the reading to store after the one that is stored. A confirmation at another node that this node does
     /// not know ends the pause of this node, unless the clock has just leapt.
-    pub fn after(self, stored: Self, has_leapt: bool) -> Self {
+    pub fn merged_with(self, stored: Self, has_leapt: bool) -> Self {
         let is_confirmed = stored.confirmations > self.confirmations && !has_leapt;
         Self {
             pause: if is_confirmed { stored.pause } else { self.pause },
@@ -39,8 +39,8 @@ mod tests {
     fn a_node_that_does_not_know_a_confirmation_stores_no_pause_from_before() {
         let reading = |pause, confirmations| StoredReading { at: 5, pause, confirmations };
 
-        assert_eq!(reading(9, 0).after(reading(0, 1), false), reading(0, 1));
-        assert_eq!(reading(9, 0).after(reading(0, 1), true), reading(9, 1));
-        assert_eq!(reading(9, 1).after(reading(0, 1), false), reading(9, 1));
+        assert_eq!(reading(9, 0).merged_with(reading(0, 1), false), reading(0, 1));
+        assert_eq!(reading(9, 0).merged_with(reading(0, 1), true), reading(9, 1));
+        assert_eq!(reading(9, 1).merged_with(reading(0, 1), false), reading(9, 1));
     }
 }

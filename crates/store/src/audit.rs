@@ -36,14 +36,14 @@ pub struct EventQuery {
 
 impl View<'_> {
     /// The bodies of events, newest first.
-    pub fn events(&self, query: &EventQuery) -> Result<Vec<String>, StoreError> {
+    pub fn audit_events(&self, query: &EventQuery) -> Result<Vec<String>, StoreError> {
         let Some((at, id)) = self.upper_bound(query)? else { return Ok(Vec::new()) };
         let (after, limit) = (query.after.unwrap_or(i64::MIN), i64::try_from(query.limit));
         let limit = Integer(limit.unwrap_or(i64::MAX));
         let mut values = vec![Integer(after), Integer(at), Text(&id), limit];
         values.extend(query.terms.iter().map(|term| Text(term)));
         let mut bodies = Vec::new();
-        self.query(&events_sql(query.terms.len()), &values, &mut |row| {
+        self.query_rows(&events_sql(query.terms.len()), &values, &mut |row| {
             bodies.push(row.text(0)?.to_owned());
             Ok(())
         })?;
@@ -51,7 +51,7 @@ impl View<'_> {
     }
 
     /// The body of the event with this identifier.
-    pub fn event(&self, id: &str) -> Result<Option<String>, StoreError> {
+    pub fn audit_event(&self, id: &str) -> Result<Option<String>, StoreError> {
         self.optional_text("SELECT body FROM audit_events WHERE id = ?1", &[Text(id)])
     }
 
@@ -64,7 +64,7 @@ impl View<'_> {
     pub fn newest_event_time(&self) -> Result<Option<i64>, StoreError> {
         let mut time = None;
         let sql = "SELECT at FROM audit_events ORDER BY at DESC, id DESC LIMIT 1";
-        self.query(sql, &[], &mut |row| {
+        self.query_rows(sql, &[], &mut |row| {
             time = Some(row.integer(0)?);
             Ok(())
         })?;
@@ -73,7 +73,7 @@ impl View<'_> {
 
     /// The last reading of the clock, or the time of the newest event if an earlier version has written the database.
     pub(super) fn age_reading(&self) -> Result<Option<StoredReading>, StoreError> {
-        if let Some(text) = self.setting(SETTING)? {
+        if let Some(text) = self.find_setting(SETTING)? {
             return Ok(serde_json::from_str(&text).ok());
         }
         let newest = self.newest_event_time()?;
@@ -85,7 +85,7 @@ impl View<'_> {
     pub(super) fn server_time(&self) -> Result<SystemTime, StoreError> {
         let mut micros = 0;
         let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
-        self.query(sql, &[], &mut |row| {
+        self.query_rows(sql, &[], &mut |row| {
             micros = row.integer(0)?;
             Ok(())
         })?;
@@ -105,7 +105,7 @@ impl View<'_> {
         // The event may be gone; then the page begins where it was.
         let sql = "SELECT at FROM audit_events WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
         let mut at = None;
-        self.query(sql, &[Text(id)], &mut |row| {
+        self.query_rows(sql, &[Text(id)], &mut |row| {
             at = Some(row.integer(0)?);
             Ok(())
         })?;
@@ -114,7 +114,7 @@ impl View<'_> {
 
     fn optional_text(&self, sql: &str, values: &[Param<'_>]) -> Result<Option<String>, StoreError> {
         let mut found = None;
-        self.query(sql, values, &mut |row| {
+        self.query_rows(sql, values, &mut |row| {
             found = Some(row.text(0)?.to_owned());
             Ok(())
         })?;
@@ -147,11 +147,11 @@ impl Transaction<'_> {
     /// Adds an event; there is no way to change one.
     pub fn append_event(&self, event: &StoredEvent) -> Result<(), StoreError> {
         let (id, at) = (Text(&event.id), Integer(event.at));
-        self.tables.put(&schema::AUDIT_EVENTS, &[id, at, Text(&event.body)])?;
+        self.tables.put_row(&schema::AUDIT_EVENTS, &[id, at, Text(&event.body)])?;
         event
             .terms
             .iter()
-            .try_for_each(|term| self.tables.put(&schema::AUDIT_TERMS, &[Text(term), at, id]))
+            .try_for_each(|term| self.tables.put_row(&schema::AUDIT_TERMS, &[Text(term), at, id]))
     }
 
     /// Removes the oldest events before a time, at most so many; gives how many there were. `terms_of`
@@ -166,9 +166,13 @@ impl Transaction<'_> {
         for (id, at, body) in &old {
             for term in terms_of(body) {
                 let row = [Text(&term), Integer(*at), Text(id)];
-                self.tables.delete(&schema::AUDIT_TERMS, schema::AUDIT_TERMS.key, &row)?;
+                self.tables.delete_rows(&schema::AUDIT_TERMS, schema::AUDIT_TERMS.key, &row)?;
             }
-            self.tables.delete(&schema::AUDIT_EVENTS, schema::AUDIT_EVENTS.key, &[Text(id)])?;
+            self.tables.delete_rows(
+                &schema::AUDIT_EVENTS,
+                schema::AUDIT_EVENTS.key,
+                &[Text(id)],
+            )?;
         }
         Ok(old.len())
     }
@@ -181,7 +185,7 @@ impl Transaction<'_> {
         let sql = "SELECT id, at, body FROM audit_events WHERE at < ?1 ORDER BY at, id LIMIT ?2";
         let limit = Integer(i64::try_from(most).unwrap_or(i64::MAX));
         let mut old = Vec::new();
-        self.query(sql, &[Integer(before), limit], &mut |row| {
+        self.query_rows(sql, &[Integer(before), limit], &mut |row| {
             old.push((row.text(0)?.to_owned(), row.integer(1)?, row.text(2)?.to_owned()));
             Ok(())
         })?;

@@ -11,7 +11,7 @@ pub enum Changes {
 
 impl Changes {
     /// Those that concern documents with such identifiers; none where there are none.
-    pub fn select(&self, concerns: impl Fn(&str) -> bool) -> Option<Self> {
+    pub fn filter_ids(&self, concerns: impl Fn(&str) -> bool) -> Option<Self> {
         match self {
             Self::Of(ids) => {
                 let ids: Vec<_> = ids.iter().filter(|id| concerns(id)).cloned().collect();
@@ -75,9 +75,9 @@ mod tests {
     fn those_are_selected_that_concern_somebody() {
         let changes = of(&["ak_1", "ipp_1", "ak_2"]);
 
-        assert_eq!(changes.select(|id| id.starts_with("ak")), Some(of(&["ak_1", "ak_2"])));
-        assert_eq!(changes.select(|id| id.starts_with("usr")), None);
-        assert_eq!(Changes::All.select(|_| false), Some(Changes::All));
+        assert_eq!(changes.filter_ids(|id| id.starts_with("ak")), Some(of(&["ak_1", "ak_2"])));
+        assert_eq!(changes.filter_ids(|id| id.starts_with("usr")), None);
+        assert_eq!(Changes::All.filter_ids(|_| false), Some(Changes::All));
     }
 
     #[test]

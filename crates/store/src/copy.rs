@@ -41,7 +41,7 @@ pub struct LeftOut<'a> {
 }
 
 impl LeftOut<'_> {
-    fn includes(&self, table: &Table, row: &TableRow) -> bool {
+    fn includes_row(&self, table: &Table, row: &TableRow) -> bool {
         let (column, names) = match table.name {
             name if name == schema::META.name => ("name", self.settings),
             name if name == schema::RESOURCES.name => ("kind", self.kinds),
@@ -49,7 +49,7 @@ impl LeftOut<'_> {
             name if name == schema::CLAIMS.name => ("space", self.spaces),
             _ => return false,
         };
-        let value = table.position(column).and_then(|at| row.get(at));
+        let value = table.column_position(column).and_then(|at| row.get(at));
         matches!(value, Some(Value::Text(name)) if names.contains(&name.as_str()))
     }
 }
@@ -70,7 +70,7 @@ impl Transaction<'_> {
     ) -> Result<Vec<CopiedTable>, StoreError> {
         let own = LeftOut { settings: &[STATE], ..LeftOut::default() };
         let is_copied = |table: &Table, row: &TableRow| {
-            !left_out.includes(table, row) && !own.includes(table, row)
+            !left_out.includes_row(table, row) && !own.includes_row(table, row)
         };
         let tables = || schema::tables_of(schema::NEWEST);
         let copied: Vec<_> = source.read_blocking(|view| {
@@ -83,10 +83,10 @@ impl Transaction<'_> {
         for (table, original) in tables().zip(&copied) {
             let mut digest = TableDigest::default();
             self.each_page(table, |rows| {
-                rows.iter().for_each(|row| digest.add(row));
+                rows.iter().for_each(|row| digest.add_row(row));
                 Ok(())
             })?;
-            if digest.finish(table) != *original {
+            if digest.into_copied_table(table) != *original {
                 return Err(StoreError::CopyDiffers(table.name));
             }
         }
@@ -105,18 +105,18 @@ impl Transaction<'_> {
                 return Err(StoreError::Interrupted);
             }
             for row in rows.into_iter().filter(&is_copied) {
-                self.note_id(table, &row);
-                self.tables.put(table, &row.iter().map(Value::as_param).collect::<Vec<_>>())?;
-                digest.add(&row);
+                self.continue_ids_after(table, &row);
+                self.tables.put_row(table, &row.iter().map(Value::as_param).collect::<Vec<_>>())?;
+                digest.add_row(&row);
             }
             self.tables.flush()
         })?;
-        Ok(digest.finish(table))
+        Ok(digest.into_copied_table(table))
     }
 
     /// Has the identifiers that are made later be larger than that of a row.
-    fn note_id(&self, table: &Table, row: &[Value]) {
-        if let Some(Value::Text(id)) = table.position("id").and_then(|at| row.get(at)) {
+    fn continue_ids_after(&self, table: &Table, row: &[Value]) {
+        if let Some(Value::Text(id)) = table.column_position("id").and_then(|at| row.get(at)) {
             self.ids.continue_after(id);
         }
     }
@@ -128,7 +128,7 @@ impl View<'_> {
         let mut found = false;
         for table in schema::tables_of(schema::NEWEST) {
             let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name);
-            self.query(&sql, &[], &mut |_| {
+            self.query_rows(&sql, &[], &mut |_| {
                 found = true;
                 Ok(())
             })?;
@@ -159,14 +159,14 @@ impl View<'_> {
         table: &Table,
         last: Option<&TableRow>,
     ) -> Result<Vec<TableRow>, StoreError> {
-        let key = table.key.iter().filter_map(|name| table.position(name));
+        let key = table.key.iter().filter_map(|name| table.column_position(name));
         let values: Vec<Param<'_>> = match last {
             Some(last) => key.filter_map(|at| last.get(at)).map(Value::as_param).collect(),
             None => Vec::new(),
         };
         let width = table.columns.len();
         let mut rows: Vec<TableRow> = Vec::new();
-        self.query(&page_sql(table, last.is_some()), &values, &mut |row| {
+        self.query_rows(&page_sql(table, last.is_some()), &values, &mut |row| {
             let values = (0..width).filter_map(|at| row.value(at).transpose());
             rows.push(values.collect::<Result<_, _>>()?);
             Ok(())
@@ -177,7 +177,8 @@ impl View<'_> {
 
 /// Rows in the order of the key; the first ones, or those after a key.
 fn page_sql(table: &Table, is_later: bool) -> String {
-    let (columns, key) = (table.names().collect::<Vec<_>>().join(", "), table.key.join(", "));
+    let (columns, key) =
+        (table.column_names().collect::<Vec<_>>().join(", "), table.key.join(", "));
     let places: Vec<_> = (1..=table.key.len()).map(|at| format!("?{at}")).collect();
     let after = match is_later {
         true => format!(" WHERE ({key}) > ({})", places.join(", ")),
@@ -194,7 +195,7 @@ struct TableDigest {
 }
 
 impl TableDigest {
-    fn add(&mut self, row: &[Value]) {
+    fn add_row(&mut self, row: &[Value]) {
         self.rows += 1;
         for value in row {
             match value {
@@ -212,7 +213,7 @@ impl TableDigest {
         self.hash.update(bytes);
     }
 
-    fn finish(self, table: &Table) -> CopiedTable {
+    fn into_copied_table(self, table: &Table) -> CopiedTable {
         CopiedTable { name: table.name, rows: self.rows, digest: hex(self.hash.finalize()) }
     }
 }

@@ -227,7 +227,7 @@ impl StorageFault {
         }
     }
 
-    fn of(code: ErrorCode) -> Option<Self> {
+    fn from_error_code(code: ErrorCode) -> Option<Self> {
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Some(Self::Locked),
             ErrorCode::DiskFull => Some(Self::Full),
@@ -268,7 +268,7 @@ impl StoreError {
 
 impl StoreError {
     /// Says which server it is that cannot be used.
-    pub(super) fn of_server(self, address: &str) -> Self {
+    pub(super) fn with_address(self, address: &str) -> Self {
         match self {
             Self::Server { fault, problem } => {
                 Self::Server { fault, problem: format!("{address}: {problem}") }
@@ -285,7 +285,7 @@ fn fault_of(error: &rusqlite::Error) -> Option<StorageFault> {
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::Utf8Error(..) => Some(StorageFault::Damaged),
-        error => error.sqlite_error_code().and_then(StorageFault::of),
+        error => error.sqlite_error_code().and_then(StorageFault::from_error_code),
     }
 }
 

@@ -29,7 +29,7 @@ impl Health {
     }
 
     /// Notes how the last change went, before it is answered.
-    pub(super) fn note<T>(&self, outcome: &Result<T, BatchError>) {
+    pub(super) fn record_outcome<T>(&self, outcome: &Result<T, BatchError>) {
         let failure = outcome.as_ref().err().filter(|failure| failure.fault.is_some());
         let detached = failure.is_some_and(|it| it.fault == Some(StorageFault::Detached));
         self.read_only.store(detached, Ordering::Release);
@@ -37,7 +37,7 @@ impl Health {
             let changed = last.as_ref().map(|it| it.fault) != failure.map(|it| it.fault);
             if changed {
                 match failure {
-                    Some(failure) => tracing::error!("{}", describe(failure)),
+                    Some(failure) => tracing::error!("{}", describe_failure(failure)),
                     None => tracing::warn!("{STORED_AGAIN}"),
                 }
                 *last = failure.cloned();
@@ -47,8 +47,8 @@ impl Health {
     }
 
     /// Why changes are not stored, in one line for people.
-    pub(super) fn fault(&self) -> Option<String> {
-        self.fault.borrow().as_ref().map(describe)
+    pub(super) fn fault_message(&self) -> Option<String> {
+        self.fault.borrow().as_ref().map(describe_failure)
     }
 
     pub(super) fn events(&self) -> HealthEvents {
@@ -64,11 +64,11 @@ impl HealthEvents {
     pub async fn next(&mut self) -> Option<String> {
         self.0.changed().await.ok()?;
         let failure = self.0.borrow_and_update().clone();
-        Some(failure.map_or(STORED_AGAIN.to_owned(), |failure| describe(&failure)))
+        Some(failure.map_or(STORED_AGAIN.to_owned(), |failure| describe_failure(&failure)))
     }
 }
 
-fn describe(failure: &BatchError) -> String {
+fn describe_failure(failure: &BatchError) -> String {
     let fault = failure.fault.map_or("the database failed", StorageFault::description);
     let file = failure.file.as_ref().map(|file| format!("{}: ", file.display()));
     format!("changes are not stored: {fault}: {}{}", file.unwrap_or_default(), failure.problem)

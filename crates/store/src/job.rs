@@ -33,12 +33,12 @@ where
     E: From<StoreError> + Send + 'static,
 {
     /// The job that does `work`.
-    pub fn erased(work: W) -> Box<dyn Job> {
+    pub fn new_boxed(work: W) -> Box<dyn Job> {
         Box::new(Self { work, result: None })
     }
 
     /// What came of a job of these types.
-    pub fn result(job: Box<dyn Job>) -> Result<T, E> {
+    pub fn downcast_result(job: Box<dyn Job>) -> Result<T, E> {
         let job: Box<dyn Any> = job;
         let result = job.downcast::<Self>().ok().and_then(|job| job.result);
         result.unwrap_or_else(|| Err(StoreError::Closed.into()))
@@ -92,7 +92,7 @@ where
     }
 
     /// What was read; `ran` says whether it could be.
-    pub fn result(self, ran: Result<(), StoreError>) -> Result<T, E> {
+    pub fn into_result(self, ran: Result<(), StoreError>) -> Result<T, E> {
         ran?;
         self.result.unwrap_or_else(|| Err(StoreError::Closed.into()))
     }
@@ -105,12 +105,12 @@ where
     E: From<StoreError> + Send + 'static,
 {
     /// The read with its types erased.
-    pub fn erased(work: W) -> Box<dyn ReadJob> {
+    pub fn new_boxed(work: W) -> Box<dyn ReadJob> {
         Box::new(Self::new(work))
     }
 
     /// What a read of these types gave.
-    pub fn erased_result(job: Box<dyn ReadJob>) -> Result<T, E> {
+    pub fn downcast_result(job: Box<dyn ReadJob>) -> Result<T, E> {
         let job: Box<dyn Any> = job;
         let result = job.downcast::<Self>().ok().and_then(|job| job.result);
         result.unwrap_or_else(|| Err(StoreError::Closed.into()))

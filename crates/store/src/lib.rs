@@ -54,9 +54,9 @@ pub use postgres::{
 pub use snapshot::Snapshot;
 pub use sqlite::{
     BackupReport, CopyTarget, DatabaseReport, MissingLog, Overwrite, RestoreReport, back_up,
-    check_file, examine, is_in_use, remove_left, restore,
+    check_file, examine_database, is_in_use, remove_leftover, restore_database,
 };
-pub use sqlite::{check_other, resolve};
+pub use sqlite::{check_other, resolve_links};
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
 pub use waiting_events::{EventInStore, EventRow, WaitingTotals, waiting_destination};
@@ -120,7 +120,7 @@ impl Store {
             Some(path) => sqlite::open_file(path, origin, missing_log, fill)?,
             None => sqlite::open_memory(origin)?,
         };
-        Ok(Self::of(opened)?)
+        Ok(Self::from_opened(opened)?)
     }
 
     /// Opens the database in a file that must exist.
@@ -128,11 +128,11 @@ impl Store {
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
-        Self::of(sqlite::open_existing(path)?)
+        Self::from_opened(sqlite::open_existing(path)?)
     }
 
-    fn of(opened: OpenDatabase) -> Result<Self, StoreError> {
-        let (readers, writer, locks) = sqlite::start(opened)?;
+    fn from_opened(opened: OpenDatabase) -> Result<Self, StoreError> {
+        let (readers, writer, locks) = sqlite::start_engine(opened)?;
         Ok(Self {
             readers: EngineReaders::Sqlite(readers),
             writer,
@@ -146,7 +146,7 @@ impl Store {
     /// # Errors
     /// When the server cannot be reached, refuses, or has a database of a newer version.
     pub fn open_postgres(options: PostgresOptions, origin: Origin) -> Result<Self, StoreError> {
-        let (readers, writer) = postgres::open(options, origin)?;
+        let (readers, writer) = postgres::open_database(options, origin)?;
         Ok(Self {
             readers: EngineReaders::Postgres(Box::new(readers)),
             writer,
@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// The clock that decides how old stored data is.
-    pub fn ages(&self) -> &AgeClock {
+    pub fn age_clock(&self) -> &AgeClock {
         &self.ages
     }
 
@@ -184,12 +184,12 @@ impl Store {
             return Ok(());
         }
         let stored = self.read(|view| view.age_reading()).await?;
-        let mut reading = self.ages.begin(stored.filter(|_| !is_trusted), now);
+        let mut reading = self.ages.start_watch(stored.filter(|_| !is_trusted), now);
         if is_trusted {
-            self.ages.note_confirmations(stored.map_or(0, |stored| stored.confirmations));
-            reading = self.ages.confirm(now).unwrap_or(reading);
+            self.ages.record_confirmations(stored.map_or(0, |stored| stored.confirmations));
+            reading = self.ages.end_pause(now).unwrap_or(reading);
         }
-        self.keep_reading(reading, false).await.map(drop)
+        self.store_reading(reading, false).await.map(drop)
     }
 
     /// Ends the pause after a leap of the clock, since an operator vouches for the clock. Returns the time by that
@@ -198,12 +198,12 @@ impl Store {
     /// # Errors
     /// If the database cannot be read or written.
     pub async fn confirm_clock(&self) -> Result<(SystemTime, Duration), StoreError> {
-        let now = self.ask_clock().await?;
+        let now = self.query_clock().await?;
         let stored = self.read(|view| view.age_reading()).await?;
-        let pause = self.ages.pause().unwrap_or_default();
-        self.ages.note_confirmations(stored.map_or(0, |stored| stored.confirmations));
-        if let Some(reading) = self.ages.confirm(now) {
-            self.keep_reading(reading, false).await?;
+        let pause = self.ages.remaining_pause().unwrap_or_default();
+        self.ages.record_confirmations(stored.map_or(0, |stored| stored.confirmations));
+        if let Some(reading) = self.ages.end_pause(now) {
+            self.store_reading(reading, false).await?;
         }
         Ok((now, pause))
     }
@@ -220,50 +220,50 @@ impl Store {
     /// If the database cannot be read or written.
     pub async fn age_time(&self) -> Result<Option<SystemTime>, StoreError> {
         let now = self.read_clock().await?;
-        if let Some((reading, has_leapt)) = self.ages.observe(now) {
-            let confirmations = self.keep_reading(reading, has_leapt).await?;
+        if let Some((reading, has_leapt)) = self.ages.observe_time(now) {
+            let confirmations = self.store_reading(reading, has_leapt).await?;
             if has_leapt {
-                self.ages.note_confirmations(confirmations);
+                self.ages.record_confirmations(confirmations);
             }
         }
-        if self.ages.pause().is_some()
+        if self.ages.remaining_pause().is_some()
             && let Some(stored) = self.read(|view| view.age_reading()).await?
         {
-            self.ages.learn(stored);
+            self.ages.merge_reading(stored);
         }
-        Ok(self.ages.pause().is_none().then_some(now))
+        Ok(self.ages.remaining_pause().is_none().then_some(now))
     }
 
     /// Reads the clock of the database, which was asked a moment ago; that of the machine if it has none.
     async fn read_clock(&self) -> Result<SystemTime, StoreError> {
         match self.ages.is_due(Instant::now()) {
-            true => self.ask_clock().await,
+            true => self.query_clock().await,
             false => Ok(self.ages.origin().now()),
         }
     }
 
     /// Asks the database for its time, and makes the origin follow it.
-    async fn ask_clock(&self) -> Result<SystemTime, StoreError> {
+    async fn query_clock(&self) -> Result<SystemTime, StoreError> {
         let origin = self.ages.origin();
         if let Some(time) = self.database_time().await? {
-            origin.follow(time);
+            origin.follow_clock(time);
         }
-        self.ages.note_question(Instant::now());
+        self.ages.record_query(Instant::now());
         Ok(origin.now())
     }
 
     /// Stores a reading; returns the number of confirmations of all nodes.
-    async fn keep_reading(
+    async fn store_reading(
         &self,
         reading: StoredReading,
         has_leapt: bool,
     ) -> Result<u64, StoreError> {
         let keep = move |change: &Transaction<'_>| -> Result<u64, StoreError> {
             let kept = match change.age_reading()? {
-                Some(stored) => reading.after(stored, has_leapt),
+                Some(stored) => reading.merged_with(stored, has_leapt),
                 None => reading,
             };
-            change.set(age_reading::SETTING, &serde_json::to_string(&kept)?)?;
+            change.store_setting(age_reading::SETTING, &serde_json::to_string(&kept)?)?;
             Ok(kept.confirmations)
         };
         self.write(keep).await
@@ -286,16 +286,16 @@ impl Store {
     }
 
     /// Why changes are not stored, as of the last one; none where they are.
-    pub fn fault(&self) -> Option<String> {
-        self.writer.health().fault()
+    pub fn fault_message(&self) -> Option<String> {
+        self.writer.health().fault_message()
     }
 
     /// Writes the figures of the database.
     ///
     /// # Errors
     /// What the encoder returns.
-    pub fn collect(&self, families: &mut Families<'_>) -> std::fmt::Result {
-        self.writer.metrics().collect(self.fault().is_none(), families)
+    pub fn collect_metrics(&self, families: &mut Families<'_>) -> std::fmt::Result {
+        self.writer.metrics().collect(self.fault_message().is_none(), families)
     }
 
     /// What becomes wrong with the storage from now on, and what is right again.
@@ -318,11 +318,11 @@ impl Store {
             EngineReaders::Sqlite(readers) => {
                 let mut read = TypedRead::new(work);
                 let ran = readers.read(&mut |view| read.run(view));
-                read.result(ran)
+                read.into_result(ran)
             }
             EngineReaders::Postgres(readers) => {
-                let read = readers.read(TypedRead::erased(work)).await?;
-                TypedRead::<W, T, E>::erased_result(read)
+                let read = readers.read(TypedRead::new_boxed(work)).await?;
+                TypedRead::<W, T, E>::downcast_result(read)
             }
         }
     }
@@ -340,7 +340,7 @@ impl Store {
             EngineReaders::Sqlite(readers) => readers.read(&mut |view| read.run(view)),
             EngineReaders::Postgres(readers) => readers.read_blocking(&mut |view| read.run(view)),
         };
-        read.result(ran)
+        read.into_result(ran)
     }
 
     /// Changes the database; the answer comes when the change is on disk.
@@ -381,15 +381,15 @@ impl Store {
     ///
     /// # Errors
     /// When the store is closed.
-    pub async fn run(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
-        self.writer.run(job).await
+    pub async fn run_job(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+        self.writer.run_job(job).await
     }
 
     /// How many commits there have been; it grows before a change is answered.
     ///
     /// What was read after this number was taken is still true while the number is the same.
-    pub fn commits(&self) -> u64 {
-        self.writer.commits()
+    pub fn commit_count(&self) -> u64 {
+        self.writer.commit_count()
     }
 
     /// How often something may have been changed that watchers did not get, as by a commit that failed
@@ -397,19 +397,19 @@ impl Store {
     ///
     /// What was read after this number was taken is true for as long as it is the same and watchers get
     /// no change of it. Of a change on another node, they get it within a second.
-    pub fn doubts(&self) -> Option<u64> {
+    pub fn doubt_count(&self) -> Option<u64> {
         let sees_all = match &self.readers {
             EngineReaders::Sqlite(_) => true,
             EngineReaders::Postgres(readers) => readers.sees_changes(),
         };
-        sees_all.then(|| self.writer.doubts())
+        sees_all.then(|| self.writer.doubt_count())
     }
 
     /// How well it is known here what other nodes have changed; none where there are no others.
-    pub fn news(&self) -> Option<ChangeNews> {
+    pub fn change_news(&self) -> Option<ChangeNews> {
         match &self.readers {
             EngineReaders::Sqlite(_) => None,
-            EngineReaders::Postgres(readers) => Some(readers.news()),
+            EngineReaders::Postgres(readers) => Some(readers.change_news()),
         }
     }
 
@@ -426,8 +426,8 @@ impl Store {
     /// the changes are answered; of other nodes, with all that they have changed, or [`Changes::All`] where
     /// that is not known. Watchers are called one after the other, in the order in which they came; they
     /// may read, but not wait for a write.
-    pub fn watch(&self, watcher: impl Fn(&Changes) + Send + Sync + 'static) {
-        self.writer.watch(Box::new(watcher));
+    pub fn watch_changes(&self, watcher: impl Fn(&Changes) + Send + Sync + 'static) {
+        self.writer.watch_changes(Box::new(watcher));
     }
 
     /// Copies the database as it is now to a file, while others read and write.
@@ -464,4 +464,4 @@ impl Store {
 }
 
 #[cfg(any(test, feature = "test-support"))]
-pub use postgres::rounds;
+pub use postgres::count_rounds;

@@ -33,13 +33,13 @@ impl DatabaseLocation {
     ///
     /// # Errors
     /// When that cannot be done, or what `fill` returns; the file or the server is as it was then.
-    pub fn fill<T, E: From<StoreError>>(
+    pub fn create_filled<T, E: From<StoreError>>(
         &self,
         fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         match self {
-            Self::File(path) => sqlite::new_file(path, fill),
-            Self::Server(options) => postgres::fill(options, fill),
+            Self::File(path) => sqlite::create_file(path, fill),
+            Self::Server(options) => postgres::fill_database(options, fill),
         }
     }
 }

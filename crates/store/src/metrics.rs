@@ -17,7 +17,7 @@ pub(super) struct WriterMetrics {
 impl Default for WriterMetrics {
     fn default() -> Self {
         Self {
-            commits: Histogram::of_durations(),
+            commits: Histogram::for_durations(),
             batches: Histogram::new(&SIZE_BOUNDS, 1.0),
             log_bytes: AtomicU64::new(0),
         }
@@ -26,13 +26,13 @@ impl Default for WriterMetrics {
 
 impl WriterMetrics {
     /// Counts a commit of so many changes.
-    pub(super) fn committed(&self, changes: usize, took: Duration) {
+    pub(super) fn record_commit(&self, changes: usize, took: Duration) {
         self.commits.observe_duration(took);
         self.batches.observe(changes as u64);
     }
 
     /// Notes how large the log is.
-    pub(super) fn note_log(&self, bytes: u64) {
+    pub(super) fn record_log_size(&self, bytes: u64) {
         self.log_bytes.store(bytes, Relaxed);
     }
 
@@ -40,14 +40,16 @@ impl WriterMetrics {
         let help = "How long commits took, with their fsync.";
         families
             .histogram("ginnel_store_commit_duration_seconds", help)?
-            .values(&[], &self.commits)?;
+            .write_histogram(&[], &self.commits)?;
         let help = "How many changes shared a commit.";
-        families.histogram("ginnel_store_commit_changes", help)?.values(&[], &self.batches)?;
+        families
+            .histogram("ginnel_store_commit_changes", help)?
+            .write_histogram(&[], &self.batches)?;
         let help = "Size of the write-ahead log as of the last commit.";
         let bytes = self.log_bytes.load(Relaxed);
-        families.gauge("ginnel_store_wal_bytes", help)?.level(&[], bytes as f64)?;
+        families.gauge("ginnel_store_wal_bytes", help)?.write_gauge(&[], bytes as f64)?;
         let help = "1 while changes can be stored, as of the last one.";
         let writable = f64::from(u8::from(is_writable));
-        families.gauge("ginnel_store_writable", help)?.level(&[], writable)
+        families.gauge("ginnel_store_writable", help)?.write_gauge(&[], writable)
     }
 }

@@ -22,12 +22,12 @@ pub(super) struct Table {
 
 impl Table {
     /// The names of its columns.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn column_names(&self) -> impl Iterator<Item = &'static str> {
         self.columns.iter().map(|(name, _)| *name)
     }
 
     /// Where a column stands among the others.
-    pub(super) fn position(&self, column: &str) -> Option<usize> {
+    pub(super) fn column_position(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|(name, _)| *name == column)
     }
 }

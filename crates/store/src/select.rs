@@ -19,14 +19,17 @@ pub(super) struct Select {
 }
 
 /// A document.
-pub(super) static DOCUMENT: Select = Select::of(&schema::RESOURCES, &["body"], &["kind", "id"]);
+pub(super) static DOCUMENT: Select =
+    Select::by_columns(&schema::RESOURCES, &["body"], &["kind", "id"]);
 /// Who refers to something in a role, newest first.
 pub(super) static REFERRERS: Select =
-    Select::sorted(&schema::LINKS, &["from_id"], &["to_id", "role"], "from_id");
+    Select::sorted_descending(&schema::LINKS, &["from_id"], &["to_id", "role"], "from_id");
 /// What something refers to in a role.
-pub(super) static REFERENCES: Select = Select::of(&schema::LINKS, &["to_id"], &["from_id", "role"]);
+pub(super) static REFERENCES: Select =
+    Select::by_columns(&schema::LINKS, &["to_id"], &["from_id", "role"]);
 /// Who holds a claim.
-pub(super) static CLAIMANT: Select = Select::of(&schema::CLAIMS, &["owner"], &["space", "key"]);
+pub(super) static CLAIMANT: Select =
+    Select::by_columns(&schema::CLAIMS, &["owner"], &["space", "key"]);
 /// Who holds the claims of a range.
 pub(super) static CLAIMANTS_IN_RANGE: Select =
     Select::in_range(&schema::CLAIMS, &["owner"], &["space"], "key");
@@ -34,20 +37,21 @@ pub(super) static CLAIMANTS_IN_RANGE: Select =
 pub(super) static CLAIMED_IN_RANGE: Select =
     Select::in_range(&schema::CLAIMS, &["key"], &["space"], "key");
 /// The claims of a space.
-pub(super) static CLAIMS: Select = Select::of(&schema::CLAIMS, &["key"], &["space"]);
+pub(super) static CLAIMS: Select = Select::by_columns(&schema::CLAIMS, &["key"], &["space"]);
 /// What a token is checked against.
-pub(super) static TOKEN: Select = Select::of(&schema::TOKENS, &["hash", "owner_id"], &["id"]);
+pub(super) static TOKEN: Select =
+    Select::by_columns(&schema::TOKENS, &["hash", "owner_id"], &["id"]);
 /// The destinations that an event waits for.
 pub(super) static WAITING_FOR: Select =
-    Select::of(&schema::WAITING_EVENTS, &["destination_id"], &["event_id"]);
+    Select::by_columns(&schema::WAITING_EVENTS, &["destination_id"], &["event_id"]);
 /// A setting.
-pub(super) static SETTING: Select = Select::of(&schema::META, &["value"], &["name"]);
+pub(super) static SETTING: Select = Select::by_columns(&schema::META, &["value"], &["name"]);
 
 /// Names of columns.
 type Columns = &'static [&'static str];
 
 impl Select {
-    const fn of(table: &'static Table, columns: Columns, by: Columns) -> Self {
+    const fn by_columns(table: &'static Table, columns: Columns, by: Columns) -> Self {
         Self { table, columns, by, range: None, descending: None, sql: OnceLock::new() }
     }
 
@@ -61,7 +65,7 @@ impl Select {
         Self { table, columns, by, range, descending: None, sql: OnceLock::new() }
     }
 
-    const fn sorted(
+    const fn sorted_descending(
         table: &'static Table,
         columns: Columns,
         by: Columns,
@@ -78,13 +82,13 @@ impl Select {
             let order = self.descending.map(|column| format!(" ORDER BY {column} DESC"));
             format!(
                 "SELECT {columns} FROM {table} WHERE {}{}",
-                self.condition(),
+                self.where_condition(),
                 order.unwrap_or_default()
             )
         })
     }
 
-    fn condition(&self) -> String {
+    fn where_condition(&self) -> String {
         let equal = self.by.iter().enumerate().map(|(at, name)| format!("{name} = ?{}", at + 1));
         let next = self.by.len() + 1;
         let range = self.range.map(|name| format!("{name} >= ?{next} AND {name} < ?{}", next + 1));

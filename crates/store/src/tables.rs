@@ -58,7 +58,7 @@ pub(super) type Keep<'a> = &'a mut dyn FnMut(&dyn Row) -> Result<(), StoreError>
 /// Rows of one consistent state.
 pub(super) trait ReadTables {
     /// Hands over the rows with these values.
-    fn select(
+    fn select_rows(
         &self,
         select: &'static Select,
         values: &[Param<'_>],
@@ -66,7 +66,8 @@ pub(super) trait ReadTables {
     ) -> Result<(), StoreError>;
 
     /// Hands over the result of a query; its parameters are `?1` and so on.
-    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError>;
+    fn query_rows(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>)
+    -> Result<(), StoreError>;
 
     /// Whether queries have results here: a change that needs one may have to be made again.
     fn answers_queries(&self) -> bool {
@@ -77,10 +78,10 @@ pub(super) trait ReadTables {
 /// Rows that can be changed.
 pub(super) trait WriteTables: ReadTables {
     /// Stores a row, in place of the one with its key if there is one.
-    fn put(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError>;
+    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError>;
 
     /// Removes the rows with these values in these columns.
-    fn delete(
+    fn delete_rows(
         &self,
         table: &'static Table,
         by: &'static [&'static str],
@@ -93,5 +94,5 @@ pub(super) trait WriteTables: ReadTables {
     }
 
     /// Hears of an identifier that was made by this change, and that no row has yet.
-    fn note_new(&self, _id: &str) {}
+    fn record_new_id(&self, _id: &str) {}
 }

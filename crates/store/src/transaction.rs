@@ -37,7 +37,7 @@ impl<'connection> Deref for Transaction<'connection> {
 impl<'connection> Transaction<'connection> {
     pub(super) fn new(tables: &'connection dyn WriteTables, ids: &'connection Ids) -> Self {
         Self {
-            view: View::of(tables),
+            view: View::from_tables(tables),
             tables,
             ids,
             changed: RefCell::default(),
@@ -48,7 +48,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// The identifiers of the documents that were stored or removed so far.
-    pub fn changed(&self) -> Vec<String> {
+    pub fn changed_ids(&self) -> Vec<String> {
         self.changed.borrow().clone()
     }
 
@@ -108,14 +108,14 @@ impl<'connection> Transaction<'connection> {
     /// A new identifier; larger than all before it, because writes happen one after the other.
     pub fn new_id(&self, prefix: &str) -> Result<String, StoreError> {
         let id = self.ids.next(prefix)?;
-        self.tables.note_new(&id);
+        self.tables.record_new_id(&id);
         self.new_ids.borrow_mut().insert(id.clone());
         Ok(id)
     }
 
     /// A new token for the owner of `id`.
     pub fn new_token(&self, id: &str) -> Result<String, StoreError> {
-        Ok(self.ids.token(id)?)
+        Ok(self.ids.new_token(id)?)
     }
 
     /// What time it is.
@@ -124,50 +124,55 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Stores a document in place of the one with its identifier, if there is one.
-    pub fn put<D: Document>(&self, document: &D) -> Result<(), StoreError> {
-        self.put_quietly(document)?;
+    pub fn put_document<D: Document>(&self, document: &D) -> Result<(), StoreError> {
+        self.put_document_quietly(document)?;
         self.removed.borrow_mut().remove(document.id());
-        self.note_change(document.id());
+        self.record_change(document.id());
         Ok(())
     }
 
-    /// As [`Transaction::put`], without a notification: for what is changed often, and nobody remembers.
-    pub fn put_quietly<D: Document>(&self, document: &D) -> Result<(), StoreError> {
+    /// As [`Transaction::put_document`], without a notification: for what is changed often, and nobody remembers.
+    pub fn put_document_quietly<D: Document>(&self, document: &D) -> Result<(), StoreError> {
         let body = serde_json::to_string(document)?;
         let row = [Text(D::PREFIX), Text(document.id()), Text(&body)];
-        self.tables.put(&schema::RESOURCES, &row)
+        self.tables.put_row(&schema::RESOURCES, &row)
     }
 
     /// Removes a document with its links, claims and token; false when there was none.
-    pub fn remove<D: Document>(&self, id: &str) -> Result<bool, StoreError> {
-        let Some(body) = self.body(D::PREFIX, id)? else { return Ok(false) };
+    pub fn remove_document<D: Document>(&self, id: &str) -> Result<bool, StoreError> {
+        let Some(body) = self.document_body(D::PREFIX, id)? else { return Ok(false) };
         self.removed.borrow_mut().insert(id.to_owned(), body);
-        self.tables.delete(&schema::RESOURCES, &["kind", "id"], &[Text(D::PREFIX), Text(id)])?;
-        self.tables.delete(&schema::LINKS, &["from_id"], &[Text(id)])?;
-        self.tables.delete(&schema::CLAIMS, &["owner"], &[Text(id)])?;
-        self.tables.delete(&schema::TOKENS, &["id"], &[Text(id)])?;
-        self.note_change(id);
+        self.tables.delete_rows(
+            &schema::RESOURCES,
+            &["kind", "id"],
+            &[Text(D::PREFIX), Text(id)],
+        )?;
+        self.tables.delete_rows(&schema::LINKS, &["from_id"], &[Text(id)])?;
+        self.tables.delete_rows(&schema::CLAIMS, &["owner"], &[Text(id)])?;
+        self.tables.delete_rows(&schema::TOKENS, &["id"], &[Text(id)])?;
+        self.record_change(id);
         Ok(true)
     }
 
     /// Replaces what `from` refers to in this role.
-    pub fn link<'a>(
+    pub fn replace_references<'a>(
         &self,
         from: &str,
         role: &str,
         to: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), StoreError> {
-        self.tables.delete(&schema::LINKS, &["from_id", "role"], &[Text(from), Text(role)])?;
-        to.into_iter()
-            .try_for_each(|to| self.tables.put(&schema::LINKS, &[Text(from), Text(role), Text(to)]))
+        self.tables.delete_rows(&schema::LINKS, &["from_id", "role"], &[Text(from), Text(role)])?;
+        to.into_iter().try_for_each(|to| {
+            self.tables.put_row(&schema::LINKS, &[Text(from), Text(role), Text(to)])
+        })
     }
 
     /// Claims a key for `owner`; false when another holds it.
-    pub fn claim(&self, space: &str, key: &str, owner: &str) -> Result<bool, StoreError> {
+    pub fn claim_key(&self, space: &str, key: &str, owner: &str) -> Result<bool, StoreError> {
         if let Some(holder) = self.claimant(space, key)? {
             return Ok(holder == owner);
         }
-        self.tables.put(&schema::CLAIMS, &[Text(space), Text(key), Text(owner)])?;
+        self.tables.put_row(&schema::CLAIMS, &[Text(space), Text(key), Text(owner)])?;
         Ok(true)
     }
 
@@ -175,12 +180,12 @@ impl<'connection> Transaction<'connection> {
     /// the key of what is new is another one each time that a change is run again, so that an engine which
     /// fetches what a change has read in vain would never be done with it.
     pub fn claim_own(&self, space: &str, key: &str, owner: &str) -> Result<(), StoreError> {
-        self.tables.put(&schema::CLAIMS, &[Text(space), Text(key), Text(owner)])
+        self.tables.put_row(&schema::CLAIMS, &[Text(space), Text(key), Text(owner)])
     }
 
     /// Gives up all claims of `owner` in a space.
-    pub fn release(&self, space: &str, owner: &str) -> Result<(), StoreError> {
-        self.tables.delete(&schema::CLAIMS, &["owner", "space"], &[Text(owner), Text(space)])
+    pub fn release_claims(&self, space: &str, owner: &str) -> Result<(), StoreError> {
+        self.tables.delete_rows(&schema::CLAIMS, &["owner", "space"], &[Text(owner), Text(space)])
     }
 
     /// Stores what the token of an API key or credential is checked against.
@@ -188,21 +193,21 @@ impl<'connection> Transaction<'connection> {
     /// # Errors
     /// When there is one already, which stays.
     pub fn put_token(&self, id: &str, hash: &[u8], owner_id: &str) -> Result<(), StoreError> {
-        if self.token(id)?.is_some() {
+        if self.find_token(id)?.is_some() {
             return Err(StoreError::Duplicate("a token"));
         }
         // What it is of is new as well, though its identifier may come with a token that somebody has chosen.
         self.new_ids.borrow_mut().insert(id.to_owned());
-        self.tables.put(&schema::TOKENS, &[Text(id), Bytes(hash), Text(owner_id)])
+        self.tables.put_row(&schema::TOKENS, &[Text(id), Bytes(hash), Text(owner_id)])
     }
 
     /// Stores a setting of the database itself.
-    pub fn set(&self, name: &str, value: &str) -> Result<(), StoreError> {
-        self.tables.put(&schema::META, &[Text(name), Text(value)])
+    pub fn store_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
+        self.tables.put_row(&schema::META, &[Text(name), Text(value)])
     }
 
     /// Notes that a document was stored or removed.
-    pub(super) fn note_change(&self, id: &str) {
+    pub(super) fn record_change(&self, id: &str) {
         self.changed.borrow_mut().push(id.to_owned());
     }
 }

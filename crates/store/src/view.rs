@@ -40,14 +40,14 @@ pub struct StoredToken {
 }
 
 impl<'connection> View<'connection> {
-    pub(super) fn of(tables: &'connection dyn ReadTables) -> Self {
+    pub(super) fn from_tables(tables: &'connection dyn ReadTables) -> Self {
         Self { tables }
     }
 
     /// The document with this identifier, if there is one of this kind.
-    pub fn find<D: Document>(&self, id: &str) -> Result<Option<D>, StoreError> {
+    pub fn find_document<D: Document>(&self, id: &str) -> Result<Option<D>, StoreError> {
         let mut found = None;
-        self.select(&select::DOCUMENT, &[Text(D::PREFIX), Text(id)], &mut |row| {
+        self.select_rows(&select::DOCUMENT, &[Text(D::PREFIX), Text(id)], &mut |row| {
             found = Some(serde_json::from_str(row.text(0)?)?);
             Ok(())
         })?;
@@ -55,7 +55,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The documents with these identifiers, in no order; those that there are.
-    pub fn find_all<D: Document>(&self, ids: &[String]) -> Result<Vec<D>, StoreError> {
+    pub fn find_documents<D: Document>(&self, ids: &[String]) -> Result<Vec<D>, StoreError> {
         let mut found = Vec::new();
         let sql = "SELECT body FROM resources WHERE kind = ?1 AND id";
         self.query_in(sql, &[Text(D::PREFIX)], ids, &mut |row| {
@@ -79,7 +79,7 @@ impl<'connection> View<'connection> {
         for chunk in ids.chunks(MAX_FOUND_AT_ONCE) {
             let missing = std::iter::repeat_n(Text(""), MAX_FOUND_AT_ONCE - chunk.len());
             let values = first.iter().copied().chain(chunk.iter().map(|id| Text(id)));
-            self.query(&sql, &values.chain(missing).collect::<Vec<_>>(), keep)?;
+            self.query_rows(&sql, &values.chain(missing).collect::<Vec<_>>(), keep)?;
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl<'connection> View<'connection> {
     }
 
     /// At most `limit` documents, newest first, starting after the identifier `before`.
-    pub fn page<D: Document>(
+    pub fn document_page<D: Document>(
         &self,
         before: Option<&str>,
         limit: usize,
@@ -109,12 +109,12 @@ impl<'connection> View<'connection> {
             Ok(())
         };
         match before {
-            Some(before) => self.query(
+            Some(before) => self.query_rows(
                 "SELECT body FROM resources WHERE kind = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
                 &[Text(D::PREFIX), Text(before), limit],
                 &mut |row| keep(row.text(0)?),
             ),
-            None => self.query(
+            None => self.query_rows(
                 "SELECT body FROM resources WHERE kind = ?1 ORDER BY id DESC LIMIT ?2",
                 &[Text(D::PREFIX), limit],
                 &mut |row| keep(row.text(0)?),
@@ -124,13 +124,13 @@ impl<'connection> View<'connection> {
     }
 
     /// Hands over all documents of a kind, newest first.
-    pub fn each<D: Document>(
+    pub fn for_each_document<D: Document>(
         &self,
         mut take: impl FnMut(D) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut before: Option<String> = None;
         loop {
-            let page = self.page::<D>(before.as_deref(), PAGE_SIZE)?;
+            let page = self.document_page::<D>(before.as_deref(), PAGE_SIZE)?;
             let is_last = page.len() < PAGE_SIZE;
             before = page.last().map(|document| document.id().to_owned());
             page.into_iter().try_for_each(&mut take)?;
@@ -141,9 +141,9 @@ impl<'connection> View<'connection> {
     }
 
     /// All documents of a kind, newest first.
-    pub fn all<D: Document>(&self) -> Result<Vec<D>, StoreError> {
+    pub fn all_documents<D: Document>(&self) -> Result<Vec<D>, StoreError> {
         let mut all = Vec::new();
-        self.each(|document| {
+        self.for_each_document(|document| {
             all.push(document);
             Ok(())
         })?;
@@ -152,12 +152,12 @@ impl<'connection> View<'connection> {
 
     /// Who refers to `id` in this role, newest first.
     pub fn referrers(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
-        self.texts(&select::REFERRERS, &[Text(id), Text(role)])
+        self.select_texts(&select::REFERRERS, &[Text(id), Text(role)])
     }
 
     /// What `id` refers to in this role.
     pub fn references(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
-        self.texts(&select::REFERENCES, &[Text(id), Text(role)])
+        self.select_texts(&select::REFERENCES, &[Text(id), Text(role)])
     }
 
     /// What those refer to in the role `of_role` who refer to `id` in `role`, each once: one statement where
@@ -173,7 +173,7 @@ impl<'connection> View<'connection> {
             let sql = "SELECT DISTINCT other.to_id FROM links own
                        JOIN links other ON other.from_id = own.from_id AND other.role = ?3
                        WHERE own.to_id = ?1 AND own.role = ?2";
-            self.query(sql, &[Text(id), Text(role), Text(of_role)], &mut |row| {
+            self.query_rows(sql, &[Text(id), Text(role), Text(of_role)], &mut |row| {
                 found.insert(row.text(0)?.to_owned());
                 Ok(())
             })?;
@@ -192,7 +192,7 @@ impl<'connection> View<'connection> {
 
     /// Who holds a claim, if anyone does.
     pub fn claimant(&self, space: &str, key: &str) -> Result<Option<String>, StoreError> {
-        Ok(self.texts(&select::CLAIMANT, &[Text(space), Text(key)])?.pop())
+        Ok(self.select_texts(&select::CLAIMANT, &[Text(space), Text(key)])?.pop())
     }
 
     /// Who holds the claims whose keys start with `start`, which is not empty.
@@ -200,7 +200,7 @@ impl<'connection> View<'connection> {
         // No key of ours has a character beyond this one.
         let end = format!("{start}\u{10ffff}");
         let values = [Text(space), Text(start), Text(&end)];
-        let mut owners = self.texts(&select::CLAIMANTS_IN_RANGE, &values)?;
+        let mut owners = self.select_texts(&select::CLAIMANTS_IN_RANGE, &values)?;
         owners.sort();
         owners.dedup();
         Ok(owners)
@@ -209,15 +209,15 @@ impl<'connection> View<'connection> {
     /// The keys of the claims before `end`, smallest first.
     pub fn claimed_before(&self, space: &str, end: &str) -> Result<Vec<String>, StoreError> {
         let mut keys =
-            self.texts(&select::CLAIMED_IN_RANGE, &[Text(space), Text(""), Text(end)])?;
+            self.select_texts(&select::CLAIMED_IN_RANGE, &[Text(space), Text(""), Text(end)])?;
         keys.sort();
         Ok(keys)
     }
 
     /// How many claims a space holds.
-    pub fn claims(&self, space: &str) -> Result<i64, StoreError> {
+    pub fn count_claims(&self, space: &str) -> Result<i64, StoreError> {
         let mut count = 0;
-        self.select(&select::CLAIMS, &[Text(space)], &mut |_| {
+        self.select_rows(&select::CLAIMS, &[Text(space)], &mut |_| {
             count += 1;
             Ok(())
         })?;
@@ -225,9 +225,9 @@ impl<'connection> View<'connection> {
     }
 
     /// What the token of an API key or credential is checked against.
-    pub fn token(&self, id: &str) -> Result<Option<StoredToken>, StoreError> {
+    pub fn find_token(&self, id: &str) -> Result<Option<StoredToken>, StoreError> {
         let mut found = None;
-        self.select(&select::TOKEN, &[Text(id)], &mut |row| {
+        self.select_rows(&select::TOKEN, &[Text(id)], &mut |row| {
             let (hash, owner_id) = (row.bytes(0)?.to_owned(), row.text(1)?.to_owned());
             found = Some(StoredToken { hash, owner_id });
             Ok(())
@@ -236,7 +236,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The same of many, by their identifiers; of those that there are.
-    pub fn tokens(&self, ids: &[String]) -> Result<HashMap<String, StoredToken>, StoreError> {
+    pub fn find_tokens(&self, ids: &[String]) -> Result<HashMap<String, StoredToken>, StoreError> {
         let mut found = HashMap::new();
         let sql = "SELECT id, hash, owner_id FROM tokens WHERE id";
         self.query_in(sql, &[], ids, &mut |row| {
@@ -248,19 +248,19 @@ impl<'connection> View<'connection> {
     }
 
     /// A setting of the database itself.
-    pub fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
-        Ok(self.texts(&select::SETTING, &[Text(name)])?.pop())
+    pub fn find_setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.select_texts(&select::SETTING, &[Text(name)])?.pop())
     }
 
     /// What is stored of the document of this kind with this identifier, if there is one.
-    pub fn body(&self, kind: &str, id: &str) -> Result<Option<String>, StoreError> {
-        Ok(self.texts(&select::DOCUMENT, &[Text(kind), Text(id)])?.pop())
+    pub fn document_body(&self, kind: &str, id: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.select_texts(&select::DOCUMENT, &[Text(kind), Text(id)])?.pop())
     }
 
     /// True when there is a document of this kind with this identifier.
     pub(super) fn has_document(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
         let mut found = false;
-        self.select(&select::DOCUMENT, &[Text(kind), Text(id)], &mut |_| {
+        self.select_rows(&select::DOCUMENT, &[Text(kind), Text(id)], &mut |_| {
             found = true;
             Ok(())
         })?;
@@ -268,11 +268,11 @@ impl<'connection> View<'connection> {
     }
 
     /// All rows of a table.
-    pub(super) fn rows(&self, table: &Table) -> Result<Vec<Vec<Value>>, StoreError> {
-        let columns = table.names().collect::<Vec<_>>();
+    pub(super) fn table_rows(&self, table: &Table) -> Result<Vec<Vec<Value>>, StoreError> {
+        let columns = table.column_names().collect::<Vec<_>>();
         let sql = format!("SELECT {} FROM {}", columns.join(", "), table.name);
         let mut found = Vec::new();
-        self.query(&sql, &[], &mut |row| {
+        self.query_rows(&sql, &[], &mut |row| {
             let values = (0..columns.len()).filter_map(|at| row.value(at).transpose());
             found.push(values.collect::<Result<_, _>>()?);
             Ok(())
@@ -280,32 +280,32 @@ impl<'connection> View<'connection> {
         Ok(found)
     }
 
-    pub(super) fn query(
+    pub(super) fn query_rows(
         &self,
         sql: &str,
         values: &[Param<'_>],
         keep: Keep<'_>,
     ) -> Result<(), StoreError> {
-        self.tables.query(sql, values, keep)
+        self.tables.query_rows(sql, values, keep)
     }
 
-    fn select(
+    fn select_rows(
         &self,
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
     ) -> Result<(), StoreError> {
-        self.tables.select(select, values, keep)
+        self.tables.select_rows(select, values, keep)
     }
 
     /// The first column of the rows.
-    pub(super) fn texts(
+    pub(super) fn select_texts(
         &self,
         select: &'static Select,
         values: &[Param<'_>],
     ) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
-        self.select(select, values, &mut |row| {
+        self.select_rows(select, values, &mut |row| {
             found.push(row.text(0)?.to_owned());
             Ok(())
         })?;

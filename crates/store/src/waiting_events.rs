@@ -85,7 +85,7 @@ impl View<'_> {
         limit: usize,
     ) -> Result<Vec<EventRow>, StoreError> {
         let mut waiting = Vec::new();
-        self.query(sql, &[Text(destination_id), number(limit)], &mut |row| {
+        self.query_rows(sql, &[Text(destination_id), count_param(limit)], &mut |row| {
             let (id, at) = (row.text(0)?.to_owned(), row.integer(1)?);
             waiting.push(EventRow { id, at, body: row.text(2)?.to_owned() });
             Ok(())
@@ -98,8 +98,9 @@ impl View<'_> {
         let sql = "SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT)
                    FROM waiting_events WHERE destination_id = ?1";
         let mut totals = WaitingTotals::default();
-        self.query(sql, &[Text(destination_id)], &mut |row| {
-            totals = WaitingTotals { count: size(row.integer(0)?), bytes: size(row.integer(1)?) };
+        self.query_rows(sql, &[Text(destination_id)], &mut |row| {
+            totals =
+                WaitingTotals { count: to_size(row.integer(0)?), bytes: to_size(row.integer(1)?) };
             Ok(())
         })?;
         Ok(totals)
@@ -114,8 +115,8 @@ impl View<'_> {
         let sql = "SELECT event_id, bytes FROM waiting_events
                    WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2";
         let mut oldest = Vec::new();
-        self.query(sql, &[Text(destination_id), number(limit)], &mut |row| {
-            oldest.push((row.text(0)?.to_owned(), size(row.integer(1)?)));
+        self.query_rows(sql, &[Text(destination_id), count_param(limit)], &mut |row| {
+            oldest.push((row.text(0)?.to_owned(), to_size(row.integer(1)?)));
             Ok(())
         })?;
         Ok(oldest)
@@ -130,7 +131,7 @@ impl View<'_> {
             "SELECT destination_id FROM event_deliveries
              WHERE destination_id > ?1 ORDER BY destination_id LIMIT 1",
         ] {
-            self.query(sql, &[Text(last)], &mut |row| {
+            self.query_rows(sql, &[Text(last)], &mut |row| {
                 let id = row.text(0)?;
                 if first.as_deref().is_none_or(|first| id < first) {
                     first = Some(id.to_owned());
@@ -148,7 +149,7 @@ impl View<'_> {
                      THEN 1 ELSE 0 END AS BIGINT)
                    FROM events e WHERE e.id > ?1 ORDER BY e.id LIMIT ?2";
         let mut stored = Vec::new();
-        self.query(sql, &[Text(last), number(limit)], &mut |row| {
+        self.query_rows(sql, &[Text(last), count_param(limit)], &mut |row| {
             let (id, awaited) = (row.text(0)?.to_owned(), row.integer(1)?);
             stored.push(EventInStore { id, is_awaited: awaited != 0 });
             Ok(())
@@ -158,7 +159,7 @@ impl View<'_> {
 
     /// The destinations that an event waits for.
     fn waits_for(&self, event_id: &str) -> Result<Vec<String>, StoreError> {
-        self.texts(&select::WAITING_FOR, &[Text(event_id)])
+        self.select_texts(&select::WAITING_FOR, &[Text(event_id)])
     }
 }
 
@@ -170,11 +171,11 @@ impl Transaction<'_> {
         destination_ids: &BTreeSet<String>,
     ) -> Result<(), StoreError> {
         let EventRow { id, at, body } = event;
-        self.tables.put(&schema::STORED_EVENTS, &[Text(id), Text(body)])?;
+        self.tables.put_row(&schema::STORED_EVENTS, &[Text(id), Text(body)])?;
         destination_ids.iter().try_for_each(|destination_id| {
-            let row = [Text(destination_id), Text(id), Integer(*at), number(body.len())];
-            self.note_change(&waiting_destination(destination_id));
-            self.tables.put(&schema::WAITING_EVENTS, &row)
+            let row = [Text(destination_id), Text(id), Integer(*at), count_param(body.len())];
+            self.record_change(&waiting_destination(destination_id));
+            self.tables.put_row(&schema::WAITING_EVENTS, &row)
         })
     }
 
@@ -188,7 +189,7 @@ impl Transaction<'_> {
         events.iter().try_for_each(|event| {
             self.put_event(event, &destination_ids)?;
             let (table, row) = (&schema::EVENT_DELIVERIES, [Text(destination_id), Text(&event.id)]);
-            self.tables.delete(table, table.key, &row)
+            self.tables.delete_rows(table, table.key, &row)
         })
     }
 
@@ -201,7 +202,7 @@ impl Transaction<'_> {
         self.for_each(event_ids, |event_id| {
             let is_last = self.waits_for(event_id)?.iter().all(|it| it == destination_id);
             let (table, row) = (&schema::WAITING_EVENTS, [Text(destination_id), Text(event_id)]);
-            self.tables.delete(table, table.key, &row)?;
+            self.tables.delete_rows(table, table.key, &row)?;
             if is_last { self.remove_event(event_id) } else { Ok(()) }
         })
     }
@@ -215,7 +216,7 @@ impl Transaction<'_> {
     ) -> Result<(), StoreError> {
         event_ids.iter().try_for_each(|event_id| {
             [&schema::WAITING_EVENTS, &schema::EVENT_DELIVERIES].into_iter().try_for_each(|table| {
-                self.tables.delete(table, table.key, &[Text(destination_id), Text(event_id)])
+                self.tables.delete_rows(table, table.key, &[Text(destination_id), Text(event_id)])
             })
         })
     }
@@ -229,14 +230,18 @@ impl Transaction<'_> {
     }
 
     fn remove_event(&self, event_id: &str) -> Result<(), StoreError> {
-        self.tables.delete(&schema::STORED_EVENTS, schema::STORED_EVENTS.key, &[Text(event_id)])
+        self.tables.delete_rows(
+            &schema::STORED_EVENTS,
+            schema::STORED_EVENTS.key,
+            &[Text(event_id)],
+        )
     }
 }
 
-fn number(count: usize) -> super::tables::Param<'static> {
+fn count_param(count: usize) -> super::tables::Param<'static> {
     Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-fn size(stored: i64) -> u64 {
+fn to_size(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or(0)
 }

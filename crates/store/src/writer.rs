@@ -23,7 +23,7 @@ const MAX_BATCH_JOBS: usize = 256;
 pub(super) trait Committer: Send + 'static {
     /// Runs jobs and commits what they have changed; a job that fails is undone alone. Gives the
     /// identifiers of the documents that have changed.
-    fn commit(
+    fn commit_batch(
         &mut self,
         batch: &mut Batch<'_>,
         shared: &WriterShared,
@@ -46,7 +46,7 @@ pub(super) struct Batch<'queue> {
 
 impl Batch<'_> {
     /// Waits for the first job; false when there will be none.
-    fn fill(&mut self) -> bool {
+    fn wait_for_jobs(&mut self) -> bool {
         self.queue.blocking_recv_many(&mut self.jobs, MAX_BATCH_JOBS) > 0
     }
 
@@ -93,7 +93,7 @@ pub(super) struct QueuedJob {
 
 impl QueuedJob {
     /// Gives the job back to its caller, who may have gone.
-    fn give_back(mut self, committed: Result<(), BatchError>) {
+    fn return_to_caller(mut self, committed: Result<(), BatchError>) {
         // A refusal as well: it may rest on a change of the same batch that is not stored.
         if let Err(failure) = committed {
             self.job.fail(failure.into());
@@ -113,7 +113,7 @@ impl Writer {
         let telling = shared.clone();
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
-            .spawn(move || work_off(committer, queue, &telling))
+            .spawn(move || process_batches(committer, queue, &telling))
             .map_err(|source| StoreError::File { path: "writer thread".into(), source })?;
         Ok(Self { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
@@ -125,13 +125,13 @@ impl Writer {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        TypedJob::<W, T, E>::result(self.run(TypedJob::erased(work)).await?)
+        TypedJob::<W, T, E>::downcast_result(self.run_job(TypedJob::new_boxed(work)).await?)
     }
 
     /// Runs a job, which comes back when what it has changed is on disk, or failed.
-    pub(super) async fn run(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+    pub(super) async fn run_job(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
         let (caller, done) = oneshot::channel();
-        self.hand_in(QueuedJob { job, caller })?;
+        self.enqueue_job(QueuedJob { job, caller })?;
         done.await.map_err(|_| StoreError::Closed)
     }
 
@@ -140,11 +140,11 @@ impl Writer {
         self.shared.clone()
     }
 
-    pub(super) fn commits(&self) -> u64 {
+    pub(super) fn commit_count(&self) -> u64 {
         self.shared.commits.load(Ordering::Acquire)
     }
 
-    pub(super) fn doubts(&self) -> u64 {
+    pub(super) fn doubt_count(&self) -> u64 {
         self.shared.doubts.load(Ordering::Acquire)
     }
 
@@ -156,11 +156,11 @@ impl Writer {
         &self.shared.metrics
     }
 
-    pub(super) fn watch(&self, watcher: Watcher) {
+    pub(super) fn watch_changes(&self, watcher: Watcher) {
         self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
-    fn hand_in(&self, job: QueuedJob) -> Result<(), StoreError> {
+    fn enqueue_job(&self, job: QueuedJob) -> Result<(), StoreError> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(StoreError::Closed)
     }
@@ -188,43 +188,43 @@ impl Drop for Writer {
     }
 }
 
-fn work_off<C: Committer>(
+fn process_batches<C: Committer>(
     mut committer: C,
     mut queue: mpsc::UnboundedReceiver<QueuedJob>,
     shared: &WriterShared,
 ) {
     let jobs = Vec::with_capacity(MAX_BATCH_JOBS);
     let mut batch = Batch { jobs, takes_more: true, queue: &mut queue };
-    while batch.fill() {
+    while batch.wait_for_jobs() {
         let began = Instant::now();
-        let committed = committer.commit(&mut batch, shared);
-        shared.metrics.committed(batch.jobs.len(), began.elapsed());
-        shared.health.note(&committed);
+        let committed = committer.commit_batch(&mut batch, shared);
+        shared.metrics.record_commit(batch.jobs.len(), began.elapsed());
+        shared.health.record_outcome(&committed);
         let committed = match committed {
             Ok(changed) => {
-                shared.note_commit(changed);
+                shared.record_commit(changed);
                 Ok(())
             }
             Err(failure) => {
-                shared.note_doubt();
-                Err(shared.explain(failure))
+                shared.record_doubt();
+                Err(shared.explain_failure(failure))
             }
         };
         for job in batch.jobs.drain(..) {
-            job.give_back(committed.clone());
+            job.return_to_caller(committed.clone());
         }
         if committed.is_ok() {
             committer.tidy_up(shared);
         }
     }
     if let Err(failure) = committer.close() {
-        shared.health.note::<()>(&Err(failure));
+        shared.health.record_outcome::<()>(&Err(failure));
     }
 }
 
 impl WriterShared {
     /// Why a batch was not stored, for its callers: a lock is not waited for while this is closing.
-    fn explain(&self, failure: BatchError) -> BatchError {
+    fn explain_failure(&self, failure: BatchError) -> BatchError {
         let is_locked = failure.fault == Some(StorageFault::Locked);
         if is_locked && self.closing.load(Ordering::Acquire) {
             return StoreError::Closed.into();
@@ -237,21 +237,21 @@ impl WriterShared {
     }
 
     /// Counts a commit, and tells of what it has changed.
-    pub(super) fn note_commit(&self, changed: Vec<String>) {
+    pub(super) fn record_commit(&self, changed: Vec<String>) {
         self.count_commit();
         if !changed.is_empty() {
-            self.tell(&Changes::Of(changed));
+            self.notify_watchers(&Changes::Of(changed));
         }
     }
 
     /// Notes that there were changes which nobody can find out any more.
-    pub(super) fn note_loss(&self) {
-        self.note_doubt();
-        self.tell(&Changes::All);
+    pub(super) fn record_loss(&self) {
+        self.record_doubt();
+        self.notify_watchers(&Changes::All);
     }
 
     /// Notes that something may have been changed, and nobody knows what.
-    pub(super) fn note_doubt(&self) {
+    pub(super) fn record_doubt(&self) {
         self.count_commit();
         self.doubts.fetch_add(1, Ordering::Release);
     }
@@ -261,7 +261,7 @@ impl WriterShared {
         self.commits.fetch_add(1, Ordering::Release);
     }
 
-    fn tell(&self, changes: &Changes) {
+    fn notify_watchers(&self, changes: &Changes) {
         for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // The change is made whatever becomes of those who hear of it.
             if catch_unwind(AssertUnwindSafe(|| watcher(changes))).is_err() {

@@ -25,7 +25,7 @@ pub const SHARED: &[Asset] = &[
 ];
 
 /// The file of this name among those of a page and those that all pages use.
-pub fn find(own: &[Asset], name: &str, headers: &HeaderMap) -> Option<Response> {
+pub fn serve_asset(own: &[Asset], name: &str, headers: &HeaderMap) -> Option<Response> {
     own.iter().chain(SHARED).find(|asset| asset.name == name).map(|asset| asset.serve(headers))
 }
 
@@ -38,7 +38,7 @@ impl Asset {
         }
     }
 
-    fn tag(&self) -> String {
+    fn entity_tag(&self) -> String {
         let digest = Sha256::digest(self.content.as_bytes());
         let digits = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
         format!("\"{}\"", digits.collect::<String>())
@@ -46,7 +46,7 @@ impl Asset {
 
     /// The file, or that the browser has it already.
     fn serve(&self, request: &HeaderMap) -> Response {
-        let tag = self.tag();
+        let tag = self.entity_tag();
         let is_known = request.get(IF_NONE_MATCH).is_some_and(|known| known == tag.as_str());
         let mut response = Response::new(Body::from(if is_known { "" } else { self.content }));
         if is_known {
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn a_file_that_the_browser_has_is_not_sent_again() {
-        let first = find(&[], "dom.js", &HeaderMap::new()).unwrap();
+        let first = serve_asset(&[], "dom.js", &HeaderMap::new()).unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(IF_NONE_MATCH, first.headers()[ETAG].clone());
 
-        let second = find(&[], "dom.js", &headers).unwrap();
+        let second = serve_asset(&[], "dom.js", &headers).unwrap();
 
         assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 304));
         assert_eq!(first.headers()[CONTENT_TYPE], "text/javascript; charset=utf-8");
-        assert!(find(&[], "../dom.js", &headers).is_none());
+        assert!(serve_asset(&[], "../dom.js", &headers).is_none());
     }
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 /// Checks of the files of a page, for tests.
 #[cfg(any(test, feature = "test-support"))]
 pub use assets::checks;
-pub use assets::{Asset, find};
+pub use assets::{Asset, serve_asset};
 
 /// What a page may load and do: nothing but what comes from the server that sent it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -35,7 +35,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     base-uri 'none'; frame-ancestors 'none'";
 
 /// Adds what keeps other sites and injected markup away from a page, its files and its data.
-pub async fn protect(mut response: Response) -> Response {
+pub async fn add_security_headers(mut response: Response) -> Response {
     for (name, value) in [
         ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("x-frame-options", "DENY"),

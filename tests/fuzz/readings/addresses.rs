@@ -213,7 +213,7 @@ fn readings(text: &str) -> Vec<Value> {
             |it| json!({"scheme": it.scheme.name(), "host": it.host.to_string(), "port": it.port}),
         ),
         reading("WebUrl", text, WebUrl::parse_with_login, |it| {
-            let (authority, target) = (it.authority(), it.target());
+            let (authority, target) = (it.authority(), it.request_target());
             let (scheme, host) = (authority.scheme.name(), authority.host.to_string());
             json!({"scheme": scheme, "host": host, "port": authority.port, "target": target})
         }),

@@ -179,9 +179,9 @@ fn json(random: &mut Random) -> Value {
 }
 
 fn document(kind: &str, text: String) -> Value {
-    match policy_document::read(&text) {
+    match policy_document::read_document(&text) {
         Ok(document) => {
-            let again = policy_document::read(&document.to_string());
+            let again = policy_document::read_document(&document.to_string());
             assert_eq!(again.as_ref(), Ok(&document), "{text:?}");
             read(kind, text, document)
         }

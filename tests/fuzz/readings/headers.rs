@@ -234,12 +234,12 @@ fn connection(random: &mut Random) -> Value {
     let headers = fields(&CONNECTION, &lines);
     let elements =
         list(&CONNECTION, elements_of(&headers, CONNECTION).map(<[u8]>::to_vec).collect());
-    let options = ConnectionOptions::of(&headers);
+    let options = ConnectionOptions::from_headers(&headers);
     let texts: Vec<_> = elements.iter().map(|it| text_of(it)).collect();
     let reading = json!({
         "elements": texts,
         "upgrade": options.upgrade,
-        "persists": [options.persists(false), options.persists(true)],
+        "persists": [options.is_persistent(false), options.is_persistent(true)],
     });
     read("Connection", lines, reading)
 }
@@ -270,11 +270,11 @@ fn visitor(random: &mut Random, trusted: &TrustedProxies) -> Value {
     let (addresses, schemes) = (lines(random, ADDRESSES), lines(random, SCHEMES));
     let mut headers = fields(&FORWARDED_FOR, &addresses);
     headers.extend(fields(&FORWARDED_PROTO, &schemes));
-    let visitor = ForwardedVisitor::read(&headers, PEER.parse().unwrap(), trusted);
+    let visitor = ForwardedVisitor::from_headers(&headers, PEER.parse().unwrap(), trusted);
     let address = visitor.address.ip().to_canonical();
     let printed = HeaderValue::try_from(address.to_string()).unwrap();
     let printed = HeaderMap::from_iter([(FORWARDED_FOR, printed)]);
-    let again = ForwardedVisitor::read(&printed, PEER.parse().unwrap(), trusted);
+    let again = ForwardedVisitor::from_headers(&printed, PEER.parse().unwrap(), trusted);
     assert_eq!(again.address.ip().to_canonical(), address);
     let scheme = visitor.scheme.map(|scheme| scheme.word);
     let reading = json!({"address": address.to_string(), "scheme": scheme});

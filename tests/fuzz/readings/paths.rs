@@ -68,9 +68,9 @@ fn path(random: &mut Random) -> Value {
     let text = format!("/{}", assembled(random, PATHS, 8));
     let path = RequestPath::new(&text);
     assert_eq!(RequestPath::new(path.normal()).normal(), path.normal(), "{text}");
-    let resolved = path.resolved();
+    let resolved = path.resolve_path();
     if let Ok(resolved) = &resolved {
-        assert_eq!(RequestPath::new(resolved).resolved().as_ref(), Ok(resolved), "{text}");
+        assert_eq!(RequestPath::new(resolved).resolve_path().as_ref(), Ok(resolved), "{text}");
     }
     let reading = json!({
         "normal": path.normal(),

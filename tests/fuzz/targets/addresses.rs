@@ -69,7 +69,7 @@ fn assert_host_port(text: &str) {
 }
 
 fn assert_authority(text: &str) {
-    let Ok((parsed, rest)) = Authority::split(text) else { return };
+    let Ok((parsed, rest)) = Authority::split_url(text) else { return };
     assert!(text.ends_with(rest));
     let Ok(other) = url::Url::parse(text) else { return };
     let host = other.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use ginnel_api::{Info, encode_arguments, remote};
-use ginnel_service::decode;
+use ginnel_service::decode_arguments;
 
 use crate::fuzz::random::Random;
 
@@ -17,14 +17,16 @@ pub fn target(data: &[u8]) {
     let path = path(info);
     let has_body = info.method.has_body();
     let query = if has_body { None } else { std::str::from_utf8(rest).ok() };
-    let Ok(arguments) = decode(info, &path, query, has_body.then_some(rest)) else { return };
+    let Ok(arguments) = decode_arguments(info, &path, query, has_body.then_some(rest)) else {
+        return;
+    };
 
     let call = encode_arguments(info, arguments.clone()).expect("what was decoded can be encoded");
     let (path, query) = match call.target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (call.target.as_str(), None),
     };
-    let again = decode(info, path, query, call.body.as_deref());
+    let again = decode_arguments(info, path, query, call.body.as_deref());
 
     assert_eq!(again.expect("what was encoded can be decoded"), arguments);
 }

@@ -17,10 +17,10 @@ pub fn target(data: &[u8]) {
     }
     let file = config::read_text(Path::new("ginnel.yml"), text);
     let sources = SettingSources { flags: &|_| None, environment: &|_| None, files: &[file] };
-    match config::load(&sources) {
+    match config::load_config(&sources) {
         Ok(resolved) => {
             let _ = config::without_effect(&resolved, &[config::WITHOUT_EFFECT]);
-            let problems = resolved.config.problems();
+            let problems = resolved.config.find_problems();
             assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
         }
         Err(problems) => {

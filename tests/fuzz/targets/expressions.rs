@@ -34,7 +34,7 @@ pub fn target(data: &[u8]) {
 fn decide(source: &str) -> Option<Report> {
     let document = document(source);
     let policy = Policy::compile(&document, Scope::HttpsRoute).ok()?;
-    let report = Trial::new(policy, None).run(&TRAFFIC).expect("it is traffic");
+    let report = Trial::new(policy, None).simulate_traffic(&TRAFFIC).expect("it is traffic");
     assert!(matches!(report.outcome, Outcome::Continue | Outcome::Respond));
     assert!(report.failed_expressions == 0 || report.outcome == Outcome::Continue);
     Some(report)

@@ -33,6 +33,6 @@ fn assert_grows(text: &str) {
         && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
     assert!(before < next || rest == LAST, "{next} does not follow {before}");
     assert!(!is_number || format!("ak_{rest}") < next, "{next} does not follow {text}");
-    let token = ids.token(&next).unwrap();
+    let token = ids.new_token(&next).unwrap();
     assert_eq!(split_token(&token).map(|(owner, _)| owner), next.strip_prefix("ak_"));
 }

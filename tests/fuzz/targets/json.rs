@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use ginnel_api::json::object;
+use ginnel_api::json::parse_object;
 
 /// How keys begin that serde_json has reserved.
 const RESERVED: &str = "$serde_json::private::";
@@ -10,10 +10,10 @@ const RESERVED: &str = "$serde_json::private::";
 /// What is read is what serde_json reads, and reads the same when it is written again; only a key that
 /// is there twice is a reason to refuse an object that serde_json reads.
 pub fn target(data: &[u8]) {
-    let (read, theirs) = (object(data), serde_json::from_slice::<Map<String, Value>>(data));
+    let (read, theirs) = (parse_object(data), serde_json::from_slice::<Map<String, Value>>(data));
     if let Ok(read) = &read {
         let written = serde_json::to_string(read).unwrap();
-        assert_eq!(object(written.as_bytes()).unwrap(), *read);
+        assert_eq!(parse_object(written.as_bytes()).unwrap(), *read);
         if written.contains(RESERVED) {
             // Its `Value` takes the members of such an object for something of its own.
             return;

@@ -3,8 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use ginnel_http1::{
-    ConnectionOptions, ForwardedElement, cookie_pairs, cookie_text, elements, elements_of,
-    forwarded_elements, has_token, is_proper_upgrade, may_be_named, proper_upgrades,
+    ConnectionOptions, ForwardedElement, cookie_pairs, cookie_text, elements_of,
+    forwarded_elements, has_token, is_proper_upgrade, list_elements, may_be_named, proper_upgrades,
     strip_hop_by_hop,
 };
 
@@ -21,14 +21,14 @@ pub fn target(data: &[u8]) {
     }
     let whole: Vec<u8> =
         data.iter().map(|byte| if *byte == b'\n' { b',' } else { *byte }).collect();
-    assert!(elements_of(&headers, header::UPGRADE).eq(elements(&whole)));
+    assert!(elements_of(&headers, header::UPGRADE).eq(list_elements(&whole)));
     let upgrades: Vec<&[u8]> = proper_upgrades(&headers).collect();
     for upgrade in &upgrades {
         assert!(is_proper_upgrade(upgrade) && !upgrade.contains(&b',') && !upgrade.contains(&b' '));
         assert!(!upgrade.to_ascii_lowercase().starts_with(b"h2"));
     }
     let joined = upgrades.join(&b", "[..]);
-    assert!(elements(&joined).eq(upgrades.iter().copied()) || upgrades.is_empty());
+    assert!(list_elements(&joined).eq(upgrades.iter().copied()) || upgrades.is_empty());
     assert_eq!(upgrades.iter().any(|it| it.eq_ignore_ascii_case(b"websocket")), {
         has_token(&headers, header::UPGRADE, "websocket")
     });
@@ -41,8 +41,8 @@ fn assert_connection(data: &[u8]) {
     let mut headers: HeaderMap = lines.into_iter().map(|line| (header::CONNECTION, line)).collect();
     let line: Vec<_> = headers.get_all(header::CONNECTION).iter().map(|it| it.as_bytes()).collect();
     let mut joined = ConnectionOptions::default();
-    joined.read(&line.join(&b","[..]));
-    assert_eq!(ConnectionOptions::of(&headers), joined);
+    joined.read_value(&line.join(&b","[..]));
+    assert_eq!(ConnectionOptions::from_headers(&headers), joined);
     let named: Vec<_> = elements_of(&headers, header::CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect();

@@ -31,12 +31,12 @@ pub fn target(data: &[u8]) {
 }
 
 fn assert_resolved(path: &RequestPath<'_>) {
-    match (path.resolved(), path.ambiguity()) {
+    match (path.resolve_path(), path.ambiguity()) {
         (Ok(resolved_path), _) => {
             assert!(is_plain(&resolved_path) || !resolved_path.contains("/./"), "{resolved_path}");
             let again = RequestPath::new(&resolved_path);
             assert_eq!(again.ambiguity(), None, "{resolved_path}");
-            assert_eq!(again.resolved().as_deref(), Ok(resolved_path.as_str()));
+            assert_eq!(again.resolve_path().as_deref(), Ok(resolved_path.as_str()));
         }
         (Err(reason), known) => {
             let is_hidden = matches!(reason, Ambiguity::DotSegment | Ambiguity::EmptySegment);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::json;
 
 use ginnel_policy::trial::{Traffic, Trial};
-use ginnel_policy::{Policy, Protocol, read};
+use ginnel_policy::{Policy, Protocol, read_document};
 
 /// A POST with what rules look at.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| {
@@ -25,11 +25,11 @@ static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| {
 /// A document means the same when it is written again as JSON; one that compiles can be tried.
 pub fn target(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(document) = read(text) else { return };
+    let Ok(document) = read_document(text) else { return };
     let written = document.to_string();
-    assert_eq!(read(&written).expect("JSON is read"), document);
-    let scope = Protocol::Http.scope(&document, None);
+    assert_eq!(read_document(&written).expect("JSON is read"), document);
+    let scope = Protocol::Http.document_scope(&document, None);
     let Ok(policy) = Policy::compile(&document, scope) else { return };
-    let outcome = Trial::new(policy, None).run(&TRAFFIC);
+    let outcome = Trial::new(policy, None).simulate_traffic(&TRAFFIC);
     assert!(outcome.is_ok(), "{outcome:?}");
 }

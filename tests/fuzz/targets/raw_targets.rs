@@ -4,8 +4,8 @@ use http::header::HOST;
 use http::{Extensions, HeaderValue, Request, Uri};
 
 use ginnel_base::address::RequestHost;
-use ginnel_gateway::message::head::admit;
-use ginnel_http1::{query_of, read_target, target_of};
+use ginnel_gateway::message::head::normalize_request;
+use ginnel_http1::{read_target, request_query, request_target};
 use ginnel_policy::path::RequestPath;
 
 /// A target is forwarded as it came, and rules look at the same path and query.
@@ -16,7 +16,7 @@ pub fn target(data: &[u8]) {
     let mut extensions = Extensions::new();
     raw.map(|raw| extensions.insert(raw));
     assert_admitted(target);
-    let (sent, query) = (target_of(&uri, &extensions), query_of(&uri, &extensions));
+    let (sent, query) = (request_target(&uri, &extensions), request_query(&uri, &extensions));
     if !target.starts_with('/') {
         return;
     }
@@ -47,8 +47,8 @@ pub fn admitted(target: &str) -> Option<(String, Option<u16>, String)> {
     *request.uri_mut() = Uri::clone(&uri);
     request.headers_mut().insert(HOST, host);
     raw.map(|raw| request.extensions_mut().insert(raw));
-    admit(&mut request).ok()?;
+    normalize_request(&mut request).ok()?;
     let host = RequestHost::parse(request.headers()[HOST].to_str().ok()?).ok()?;
-    let target = target_of(request.uri(), request.extensions()).to_owned();
+    let target = request_target(request.uri(), request.extensions()).to_owned();
     Some((host.host.into_owned(), host.port, target))
 }

@@ -60,7 +60,7 @@ impl Passed {
             bytes.extend_from_slice(buffer.filled());
         }
         if !stream.has_refused() {
-            return Self { bytes, expects: Some(stream.expects()) };
+            return Self { bytes, expects: Some(stream.expected_part()) };
         }
         let fine = bytes.strip_suffix(INVALID).expect("what is refused ends with what is invalid");
         Self { bytes: fine.to_vec(), expects: None }
@@ -105,11 +105,11 @@ fn first(bytes: &[u8]) -> Option<(Announced, usize)> {
     let httparse::Status::Complete(head) = parsed.parse(bytes).ok()? else { return None };
     let (mut length, mut headers) = (BodyLength::default(), HeaderMap::new());
     for field in parsed.headers.iter() {
-        length.read(field.name.as_bytes(), field.value).expect("the stream has read it");
+        length.read_field(field.name.as_bytes(), field.value).expect("the stream has read it");
         let name = http::HeaderName::from_bytes(field.name.as_bytes()).unwrap();
         headers.append(name, http::HeaderValue::from_bytes(field.value).unwrap());
     }
-    let body = length.body(parsed.version == Some(1)).expect("the stream has read it");
+    let body = length.to_body(parsed.version == Some(1)).expect("the stream has read it");
     let (mut body, mut data) = (body.unwrap_or(Body::NONE), Vec::new());
     let taken = body.take(&bytes[head..], |piece| data.extend_from_slice(piece));
     let taken = taken.expect("the stream has read it");

@@ -17,24 +17,24 @@ pub fn target(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (addresses, schemes) = (&data[..end], data.get(end + 1..).unwrap_or_default());
     let Some(headers) = fields(addresses, schemes) else { return };
-    let visitor = ForwardedVisitor::read(&headers, proxy, &trusted);
+    let visitor = ForwardedVisitor::from_headers(&headers, proxy, &trusted);
 
     let joined = |lines: &[u8]| -> Vec<u8> {
         lines.iter().map(|byte| if *byte == b'\n' { b',' } else { *byte }).collect()
     };
     let one_line = fields(&joined(addresses), &joined(schemes)).unwrap();
-    assert_eq!(ForwardedVisitor::read(&one_line, proxy, &trusted), visitor);
+    assert_eq!(ForwardedVisitor::from_headers(&one_line, proxy, &trusted), visitor);
 
     let alone = ForwardedVisitor { address: stranger, scheme: None };
-    assert_eq!(ForwardedVisitor::read(&headers, stranger, &trusted), alone);
+    assert_eq!(ForwardedVisitor::from_headers(&headers, stranger, &trusted), alone);
 
     let longer = fields(&[b"198.51.100.1\n", addresses].concat(), schemes).unwrap();
     if !trusted.contains(visitor.address.ip()) {
-        let again = ForwardedVisitor::read(&longer, proxy, &trusted);
+        let again = ForwardedVisitor::from_headers(&longer, proxy, &trusted);
         assert_eq!(again.address, visitor.address, "an entry in front counts");
     }
     let printed = fields(visitor.address.ip().to_string().as_bytes(), b"").unwrap();
-    let again = ForwardedVisitor::read(&printed, proxy, &trusted);
+    let again = ForwardedVisitor::from_headers(&printed, proxy, &trusted);
     assert_eq!(again.address.ip(), visitor.address.ip());
 }
 

@@ -85,7 +85,7 @@ impl Linked {
             "name": "web", "proto": "http", "addr": mirror().await
         });
         let definition = definition.as_object().unwrap();
-        let definition = ginnel_agent::definition::Definition::read(definition).unwrap();
+        let definition = ginnel_agent::definition::Definition::from_document(definition).unwrap();
         let url = agent.start_tunnel(definition).await.unwrap().public_url;
         Self { service, agent, wire, url }
     }
@@ -102,7 +102,7 @@ impl Linked {
 #[tokio::test]
 async fn an_agent_notices_a_black_hole_and_gets_its_address_back() {
     let linked = Linked::with(LONG, SHORT).await;
-    let mut state = linked.agent.watch();
+    let mut state = linked.agent.watch_state();
 
     linked.wire.swallow();
     let asleep = Instant::now();

@@ -92,8 +92,9 @@ fn front_to(port: u16, host_header: HostHeader) -> Arc<HttpForwarder> {
 }
 
 fn speaks_http2(address: UpstreamAddress) -> LocalUpstream {
-    let tls = Trust::Anything.config().unwrap();
-    LocalUpstream::new(address, tls, ForbiddenAddresses::default()).speaking(AppProtocol::Http2)
+    let tls = Trust::Anything.client_config().unwrap();
+    LocalUpstream::new(address, tls, ForbiddenAddresses::default())
+        .with_protocol(AppProtocol::Http2)
 }
 
 fn ok() -> Response<()> {
@@ -153,7 +154,7 @@ async fn a_call_with_trailers_both_ways_passes_and_is_recorded() {
              \r\n5\r\nworld\r\n0\r\ngrpc-status: 0\r\ngrpc-message: fine\r\n\r\n",
         )
         .await;
-    let record = visit.ended().await.show();
+    let record = visit.ended().await.to_captured_request();
     assert!(record.request.raw.0.ends_with(b"\r\n\r\nhello"));
     assert_eq!(record.request.trailers.0["X-Sum"], ["7"]);
     assert_eq!(record.response.as_ref().unwrap().trailers.0["Grpc-Status"], ["0"]);
@@ -384,7 +385,7 @@ async fn another_failure_is_told_and_not_tried_again() {
     let page = visit.rest().await;
     assert!(page.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{page}");
     assert!(page.contains("internal error"), "{page}");
-    assert_eq!(visit.ended().await.show().response.unwrap().status_code, 502);
+    assert_eq!(visit.ended().await.to_captured_request().response.unwrap().status_code, 502);
 }
 
 #[tokio::test]
@@ -400,7 +401,7 @@ async fn an_answer_that_breaks_off_ends_the_connection() {
     stream.send_reset(Reason::INTERNAL_ERROR);
 
     assert_eq!(visit.rest().await, "");
-    let shown = visit.ended().await.show();
+    let shown = visit.ended().await.to_captured_request();
     assert!(shown.error.0.contains("internal error"), "{}", shown.error.0);
     assert!(shown.error.0.ends_with("after 4 bytes of a body in chunks"), "{}", shown.error.0);
     assert!(shown.response.unwrap().truncated.0);
@@ -468,7 +469,7 @@ async fn a_local_service_that_is_away_is_told_and_the_request_recorded() {
     let page = visit.rest().await;
     assert!(page.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{page}");
     assert!(page.contains("ERR_NGROK_8012"), "{page}");
-    let record = visit.ended().await.show();
+    let record = visit.ended().await.to_captured_request();
     assert!(record.request.raw.0.ends_with(b"hello"));
     assert_eq!(record.response.unwrap().status_code, 502);
 }
@@ -593,7 +594,7 @@ async fn a_web_socket_passes_by_extended_connect() {
     stream.send_data("bye".into(), true).unwrap();
 
     assert_eq!(visit.rest().await, "bye");
-    assert_eq!(visit.ended().await.show().response.unwrap().status_code, 101);
+    assert_eq!(visit.ended().await.to_captured_request().response.unwrap().status_code, 101);
 }
 
 #[tokio::test]

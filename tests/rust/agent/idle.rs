@@ -60,13 +60,13 @@ async fn a_session_that_binds_nothing_stays() {
     let service = hurried().await;
     let (session, mut incoming) = connect(&service).await;
     // As official libraries do: the heartbeat begins first, and nothing follows the login.
-    let _beat = heartbeat::keep(&session, Duration::from_secs(10), Duration::from_secs(15));
+    let _beat = heartbeat::start_steady(&session, Duration::from_secs(10), Duration::from_secs(15));
     sleep(LOGIN / 10).await;
 
     let answer = rpc::call(&session, &auth(&service), PATIENCE).await.unwrap();
 
     assert_eq!(answer.error, None);
-    let ended = timeout(LOGIN * 2, session.ended()).await;
+    let ended = timeout(LOGIN * 2, session.wait_until_ended()).await;
     assert!(ended.is_err(), "{ended:?}");
     // The service beats as well.
     assert!(incoming.next().await.is_some());
@@ -76,9 +76,9 @@ async fn a_session_that_binds_nothing_stays() {
 async fn who_does_not_log_in_is_not_waited_for() {
     let service = hurried().await;
     let (session, _incoming) = connect(&service).await;
-    let _beat = heartbeat::keep(&session, Duration::from_secs(10), Duration::from_secs(15));
+    let _beat = heartbeat::start_steady(&session, Duration::from_secs(10), Duration::from_secs(15));
 
-    let ended = timeout(PATIENCE, session.ended()).await.unwrap();
+    let ended = timeout(PATIENCE, session.wait_until_ended()).await.unwrap();
 
     assert!(matches!(ended, SessionEnd::PeerClosed | SessionEnd::Broken(_)), "{ended}");
 }
@@ -104,10 +104,10 @@ async fn who_asks_for_more_than_a_login_is_told_to_leave() {
 
     let mut streams = Vec::new();
     for _ in 0..3 {
-        streams.push(session.open(bytes::Bytes::from_static(b"\0\0\0\0")).await);
+        streams.push(session.open_stream(bytes::Bytes::from_static(b"\0\0\0\0")).await);
     }
 
-    let ended = timeout(PATIENCE, session.ended()).await.unwrap();
+    let ended = timeout(PATIENCE, session.wait_until_ended()).await.unwrap();
     let SessionEnd::GoneAway { code, text } = ended else { panic!("{ended}") };
     assert_eq!(code, Code::ENHANCE_YOUR_CALM);
     assert_eq!(text, "before authentication: more than 2 open streams");

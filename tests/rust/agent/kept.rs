@@ -36,7 +36,10 @@ async fn becomes(folder: &Folder, expected: (i64, i64)) {
 /// A service that starts on some day.
 fn on_day(folder: &Folder, day: u32) -> service::Options {
     let begin = SystemTime::UNIX_EPOCH + 20_000 * DAY + day * DAY;
-    service::Options { origin: Origin::seeded(day.into(), begin), ..folder.options("service.db") }
+    service::Options {
+        origin: Origin::from_seed(day.into(), begin),
+        ..folder.options("service.db")
+    }
 }
 
 /// An agent with a tunnel; its address is the name of it.
@@ -44,7 +47,7 @@ async fn tunnel(options: AgentOptions) -> (Agent, String) {
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;
     let definition = json!({"name": "web", "proto": "tcp", "addr": 9});
-    let url = format!("{}/api/tunnels", agent.url().unwrap());
+    let url = format!("{}/api/tunnels", agent.api_url().unwrap());
     let request = crate::service::support::client().post(url);
     let request = request.header("content-type", "application/json").body(definition.to_string());
     let made: serde_json::Value =
@@ -70,10 +73,10 @@ async fn addresses_of_agents_that_never_return_are_given_up() {
     let second = Service::start(again).await.unwrap();
     becomes(&folder, (2, 1)).await;
 
-    second.advance(29 * DAY);
+    second.advance_clock(29 * DAY);
     tokio::time::sleep(Duration::from_millis(1200)).await;
     assert_eq!(kept(&folder), (2, 1), "it may still come back");
-    second.advance(2 * DAY);
+    second.advance_clock(2 * DAY);
     becomes(&folder, (1, 1)).await;
 
     // Who came back has its address over the next restart as well.
@@ -88,7 +91,7 @@ async fn addresses_of_agents_that_never_return_are_given_up() {
 }
 
 async fn address_of(agent: &Agent) -> String {
-    let url = format!("{}/api/tunnels/web", agent.url().unwrap());
+    let url = format!("{}/api/tunnels/web", agent.api_url().unwrap());
     let shown = crate::service::support::client().get(url).send().await.unwrap();
     let shown: serde_json::Value = serde_json::from_str(&shown.text().await.unwrap()).unwrap();
     shown["public_url"].as_str().unwrap().to_owned()

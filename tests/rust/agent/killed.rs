@@ -122,9 +122,10 @@ async fn tunnels_are_back_at_their_addresses_whenever_the_service_is() {
 
     let answered = load.stop().await;
     assert!(answered > KILLS as u64, "{answered} visitors were served");
-    let found: Vec<_> = agent.tunnels().iter().map(|tunnel| place(&tunnel.public_url)).collect();
+    let found: Vec<_> =
+        agent.list_tunnels().iter().map(|tunnel| place(&tunnel.public_url)).collect();
     assert_eq!(found, urls);
-    assert_eq!(agent.reconnects(), KILLS as u64);
+    assert_eq!(agent.reconnect_count(), KILLS as u64);
     away.sort();
     let (half, most) = (away[KILLS / 2], away[KILLS - 1]);
     println!("back after {half:?}, at most {most:?}; {answered} visitors served");
@@ -138,7 +139,7 @@ fn place(url: &str) -> String {
 }
 
 async fn agent_of(served: &Served) -> Agent {
-    let trust = Trust::file(served.text("ca_path").as_ref()).unwrap();
+    let trust = Trust::from_file(served.text("ca_path").as_ref()).unwrap();
     let token = Secret(served.text("authtoken"));
     let mut options = AgentOptions::new(
         served.text("agent_addr").parse::<ginnel_base::address::HostPort>().unwrap(),
@@ -154,7 +155,7 @@ async fn agent_of(served: &Served) -> Agent {
 /// Starts a tunnel, and says where it can be asked with HTTP.
 async fn start(agent: &Agent, name: &str, proto: &str, local: u16) -> String {
     let definition = json!({"name": name, "proto": proto, "addr": format!("127.0.0.1:{local}")});
-    let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+    let definition = Definition::from_document(definition.as_object().unwrap()).unwrap();
     place(&agent.start_tunnel(definition).await.unwrap().public_url)
 }
 

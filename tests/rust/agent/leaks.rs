@@ -63,11 +63,11 @@ async fn sessions(service: &Service, local: u16, count: usize) -> usize {
             tunnels(&agent, local).await;
             // Half of the agents leave their tunnels to their end.
             let mut stopped = 0;
-            for tunnel in agent.tunnels().into_iter().filter(|_| number % 2 == 0) {
+            for tunnel in agent.list_tunnels().into_iter().filter(|_| number % 2 == 0) {
                 assert!(agent.stop_tunnel(&tunnel.name).await);
                 stopped += 1;
             }
-            let started = agent.tunnels().len() + stopped;
+            let started = agent.list_tunnels().len() + stopped;
             agent.stop(Duration::from_secs(5)).await;
             started
         });
@@ -80,7 +80,7 @@ async fn tunnels(agent: &Agent, local: u16) {
     for number in 0..TUNNELS {
         let proto = if number % 2 == 0 { "http" } else { "tcp" };
         let definition = json!({"name": format!("t{number}"), "proto": proto, "addr": format!("127.0.0.1:{local}")});
-        let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+        let definition = Definition::from_document(definition.as_object().unwrap()).unwrap();
         let url = agent.start_tunnel(definition).await.unwrap().public_url;
         let place = url.split("://").nth(1).unwrap();
         let answer = http.get(format!("http://{place}/{number}")).send().await.unwrap();

@@ -78,7 +78,7 @@ async fn behave(mut stream: TcpStream, hang: mpsc::UnboundedSender<TcpStream>) {
 async fn ended(whole: &Whole) -> Arc<CaptureRecord> {
     let record = whole.agent.captures().list(1, None).remove(0);
     let end = async {
-        while record.exchange().took.is_none() {
+        while record.lock_exchange().took.is_none() {
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -88,12 +88,12 @@ async fn ended(whole: &Whole) -> Arc<CaptureRecord> {
 
 /// After whatever happened, everything works.
 async fn all_is_well(whole: &Whole, url: &str) {
-    assert!(matches!(whole.agent.state(), SessionState::Online(_)));
+    assert!(matches!(whole.agent.session_state(), SessionState::Online(_)));
     let answer = whole.http.get(format!("{url}/good")).send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "good");
-    let captured = ended(whole).await.show().response.unwrap();
+    let captured = ended(whole).await.to_captured_request().response.unwrap();
     assert_eq!((captured.status_code, captured.raw.0.ends_with(b"good")), (200, true));
-    assert_eq!(whole.agent.reconnects(), 0);
+    assert_eq!(whole.agent.reconnect_count(), 0);
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn an_answer_that_is_none_is_a_502_with_a_record() {
         assert_eq!(answer.status(), 502, "{path}");
         let page = answer.text().await.unwrap();
         assert!(page.contains("ERR_NGROK_8012"), "{path}: {page}");
-        let captured = ended(&whole).await.show();
+        let captured = ended(&whole).await.to_captured_request();
         assert_eq!(captured.request.uri, *path);
         assert_eq!(captured.response.unwrap().status, "502 Bad Gateway", "{path}");
         all_is_well(&whole, &url).await;
@@ -126,7 +126,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_visitor_too() {
             assert!(answer.bytes().await.is_err(), "{path} looks complete");
         }
         let record = ended(&whole).await;
-        let exchange = record.exchange().clone();
+        let exchange = record.lock_exchange().clone();
         assert_eq!(&*exchange.response.unwrap().body.bytes(), right.as_bytes(), "{path}");
         all_is_well(&whole, &url).await;
     }
@@ -139,7 +139,7 @@ async fn a_local_service_that_hangs_is_let_go_with_its_visitor() {
     let asked = whole.http.get(format!("{url}/silence"));
     let asked = tokio::spawn(asked.send());
     let mut local = timeout(PATIENCE, hanging.recv()).await.unwrap().unwrap();
-    let captured = whole.agent.captures().list(1, None).remove(0).show();
+    let captured = whole.agent.captures().list(1, None).remove(0).to_captured_request();
     assert_eq!((captured.response, captured.duration), (None, 0));
     all_is_well_elsewhere(&whole, &url).await;
     asked.abort();
@@ -147,12 +147,12 @@ async fn a_local_service_that_hangs_is_let_go_with_its_visitor() {
     assert_eq!(timeout(PATIENCE, local.read(&mut [0])).await.unwrap().unwrap(), 0);
     let record = whole.agent.captures().list(9, None).pop().unwrap();
     let end = async {
-        while record.exchange().took.is_none() {
+        while record.lock_exchange().took.is_none() {
             sleep(Duration::from_millis(1)).await;
         }
     };
     timeout(PATIENCE, end).await.expect("an end");
-    assert!(record.show().response.is_none());
+    assert!(record.to_captured_request().response.is_none());
 }
 
 /// Others are served while one hangs.

@@ -115,7 +115,7 @@ fn capture(captures: &Arc<CaptureStore>, requests: usize, seed: u64) -> Most {
 fn exchange(captures: &Arc<CaptureStore>, piece: &[u8], chance: &mut Chance) -> Recording {
     let head =
         format!("POST /{} HTTP/1.1\r\nHost: shop.test\r\nAccept: */*\r\n\r\n", chance.next());
-    let recording = captures.open(NewCapture {
+    let recording = captures.start_recording(NewCapture {
         tunnel_name: "web",
         source: CaptureSource { remote_addr: "192.0.2.1".to_owned(), ..CaptureSource::default() }
             .into(),

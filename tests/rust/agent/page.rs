@@ -9,7 +9,7 @@ use super::support::Whole;
 
 impl Whole {
     async fn fetch(&self, path: &str) -> Response {
-        self.http.get(format!("{}{path}", self.agent.url().unwrap())).send().await.unwrap()
+        self.http.get(format!("{}{path}", self.agent.api_url().unwrap())).send().await.unwrap()
     }
 
     /// A visitor's request that carries secrets; the identifier of its record.
@@ -35,7 +35,7 @@ struct Events {
 
 impl Events {
     async fn of(whole: &Whole, query: &str, last: Option<&str>) -> Self {
-        let url = format!("{}/inspect/data/events{query}", whole.agent.url().unwrap());
+        let url = format!("{}/inspect/data/events{query}", whole.agent.api_url().unwrap());
         let mut request = whole.http.get(url);
         if let Some(last) = last {
             request = request.header("last-event-id", last);
@@ -148,7 +148,7 @@ async fn pages_of_other_sites_get_nothing() {
     let whole = Whole::start().await;
     let url = whole.web().await;
     let id = whole.secretive(&url).await;
-    let base = whole.agent.url().unwrap();
+    let base = whole.agent.api_url().unwrap();
     let data = format!("{base}/inspect/data/requests/{id}");
 
     for (name, value) in

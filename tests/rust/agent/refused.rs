@@ -92,15 +92,15 @@ async fn answer(
     while let Some(mut stream) = incoming.next().await {
         let Ok(kind) = read_kind(&mut stream).await else { continue };
         if kind == stream_kind::HEARTBEAT {
-            tokio::spawn(ginnel_mux::heartbeat::answer(stream));
+            tokio::spawn(ginnel_mux::heartbeat::echo_beats(stream));
             continue;
         }
-        let Ok(call) = IncomingCall::read(kind, stream).await else { continue };
+        let Ok(call) = IncomingCall::read_message(kind, stream).await else { continue };
         let said = said.borrow().clone();
         let error = |text: String| Some(text).filter(|text| !text.is_empty());
         match kind {
             stream_kind::AUTH => {
-                let auth: Auth = call.decode().unwrap();
+                let auth: Auth = call.decode_message().unwrap();
                 let answer = AuthAnswer {
                     version: "3".to_owned(),
                     client_id: auth.client_id,
@@ -108,7 +108,7 @@ async fn answer(
                     ..AuthAnswer::default()
                 };
                 count.send_modify(|(agents, _)| *agents += 1);
-                call.answer(&answer).await.unwrap();
+                call.send_response(&answer).await.unwrap();
             }
             _ => {
                 let answer = BindAnswer {
@@ -121,7 +121,7 @@ async fn answer(
                 };
                 count.send_modify(|(_, binds)| *binds += 1);
                 // The agent may have gone meanwhile.
-                let _ = call.answer(&answer).await;
+                let _ = call.send_response(&answer).await;
             }
         }
     }
@@ -132,7 +132,7 @@ fn refusal(code: &str) -> String {
 }
 
 async fn ended(agent: &Agent) {
-    let mut state = agent.watch();
+    let mut state = agent.watch_state();
     let offline = state.wait_for(|state| matches!(state, SessionState::Offline));
     drop(tokio::time::timeout(PATIENCE, offline).await.expect("an end").unwrap());
 }
@@ -168,7 +168,7 @@ async fn whatever_else_goes_wrong_is_tried_again() {
         service.say(&text, "");
         service.cut();
         service.until(|(agents, _)| *agents >= 3).await;
-        assert!(matches!(agent.state(), SessionState::Reconnecting), "{text}");
+        assert!(matches!(agent.session_state(), SessionState::Reconnecting), "{text}");
 
         service.say("", "");
 
@@ -185,20 +185,20 @@ async fn a_tunnel_that_is_refused_keeps_its_address_and_is_tried_again() {
         let agent = Agent::start(service.options.clone()).await.unwrap();
         online(&agent).await;
         let definition = serde_json::json!({"name": "web", "proto": "http", "addr": 9});
-        let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+        let definition = Definition::from_document(definition.as_object().unwrap()).unwrap();
         agent.start_tunnel(definition).await.unwrap();
         service.say("", &refusal(code));
         service.cut();
         service.until(|(_, binds)| *binds >= 4).await;
 
-        let [shown] = agent.tunnels().try_into().unwrap();
+        let [shown] = agent.list_tunnels().try_into().unwrap();
         assert_eq!(shown.public_url, "http://web.example.test");
         assert_eq!(shown.status, Some(format!("reconnecting: not now ({code})")));
-        assert!(matches!(agent.state(), SessionState::Online(_)));
+        assert!(matches!(agent.session_state(), SessionState::Online(_)));
 
         service.say("", "");
         let back = async {
-            while agent.tunnels()[0].status.as_deref() != Some("online") {
+            while agent.list_tunnels()[0].status.as_deref() != Some("online") {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -213,15 +213,18 @@ async fn what_a_person_must_change_is_shown_and_tried_at_every_session() {
     let agent = Agent::start(service.options.clone()).await.unwrap();
     online(&agent).await;
     let definition = serde_json::json!({"name": "web", "proto": "http", "addr": 9});
-    let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+    let definition = Definition::from_document(definition.as_object().unwrap()).unwrap();
     agent.start_tunnel(definition).await.unwrap();
     service.say("", &refusal("ERR_NGROK_600"));
     service.cut();
-    let refused = || agent.tunnels()[0].status.as_deref() != Some("online");
-    while !refused() || !matches!(agent.state(), SessionState::Online(_)) {
+    let refused = || agent.list_tunnels()[0].status.as_deref() != Some("online");
+    while !refused() || !matches!(agent.session_state(), SessionState::Online(_)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(agent.tunnels()[0].status.as_deref(), Some("reconnecting: not now (ERR_NGROK_600)"));
+    assert_eq!(
+        agent.list_tunnels()[0].status.as_deref(),
+        Some("reconnecting: not now (ERR_NGROK_600)")
+    );
 
     service.say("", "");
     service.cut();

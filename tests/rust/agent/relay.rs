@@ -28,7 +28,7 @@ fn visit_at(
     closed: ForbiddenAddresses,
 ) -> Visit {
     visit_front(&front(
-        LocalUpstream::new(address, Trust::Anything.config().unwrap(), closed),
+        LocalUpstream::new(address, Trust::Anything.client_config().unwrap(), closed),
         host_header,
     ))
 }
@@ -57,7 +57,7 @@ pub fn visit_front(front: &Arc<HttpForwarder>) -> Visit {
         let (read, write) = tokio::io::split(theirs);
         let remote_addr = "192.0.2.1".to_owned();
         let source = CaptureSource { remote_addr, ..CaptureSource::default() };
-        relay::serve(
+        relay::serve_connection(
             &front,
             (Box::pin(read), Box::pin(write)),
             source,
@@ -102,7 +102,7 @@ impl Visit {
     pub async fn ended(&self) -> Arc<CaptureRecord> {
         loop {
             let record = self.record();
-            if record.exchange().took.is_some() {
+            if record.lock_exchange().took.is_some() {
                 return record;
             }
             tokio::task::yield_now().await;
@@ -141,7 +141,7 @@ async fn requests_pass_byte_for_byte_over_one_local_connection() {
     visit.expect("HTTP/1.1 204 No Content\r\n\r\n").await;
 
     visit.ended().await;
-    let record = visit.captures.list(9, None).remove(1).show();
+    let record = visit.captures.list(9, None).remove(1).to_captured_request();
     assert_eq!(record.request.raw.0, first);
     assert_eq!(record.request.headers["X-Odd"], ["y"]);
     let response = record.response.unwrap();
@@ -177,7 +177,7 @@ async fn chunks_and_trailers_pass_and_are_recorded_without_framing() {
     }
 
     visit.expect(answer).await;
-    let response = visit.ended().await.show().response.unwrap();
+    let response = visit.ended().await.to_captured_request().response.unwrap();
     assert_eq!(response.raw.0, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde");
 }
 
@@ -191,12 +191,12 @@ async fn an_interim_answer_passes_and_is_not_recorded() {
     let mut local = accept(&listener).await;
     say(&mut local, "HTTP/1.1 100 Continue\r\n\r\n").await;
     visit.expect("HTTP/1.1 100 Continue\r\n\r\n").await;
-    assert!(visit.record().exchange().response.is_none());
+    assert!(visit.record().lock_exchange().response.is_none());
     visit.send("hi").await;
     say(&mut local, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     visit.expect("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
 
-    assert_eq!(visit.ended().await.show().response.unwrap().status_code, 200);
+    assert_eq!(visit.ended().await.to_captured_request().response.unwrap().status_code, 200);
 }
 
 #[tokio::test]
@@ -234,7 +234,10 @@ async fn a_service_that_is_away_is_a_502_with_a_record() {
     assert!(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{answer}");
     assert!(answer.contains("Ngrok-Error-Code: ERR_NGROK_8012\r\n"), "{answer}");
     assert!(answer.contains(&format!("127.0.0.1:{port}")), "{answer}");
-    assert_eq!(visit.ended().await.show().response.unwrap().status, "502 Bad Gateway");
+    assert_eq!(
+        visit.ended().await.to_captured_request().response.unwrap().status,
+        "502 Bad Gateway"
+    );
 }
 
 #[tokio::test]
@@ -287,8 +290,8 @@ async fn a_body_that_breaks_off_ends_the_connection_and_not_the_agent() {
 
         assert_eq!(visit.rest().await, "");
         let record = visit.ended().await;
-        assert_eq!(record.exchange().response.as_ref().unwrap().body, *b"ab");
-        let shown = record.show();
+        assert_eq!(record.lock_exchange().response.as_ref().unwrap().body, *b"ab");
+        let shown = record.to_captured_request();
         assert_eq!(shown.error.0, format!("the local service {error}"));
         assert_eq!((shown.request.truncated.0, shown.response.unwrap().truncated.0), (false, true));
     }
@@ -303,7 +306,7 @@ async fn a_body_that_is_malformed_from_the_start_is_a_502() {
     say(&mut local, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabX").await;
 
     assert!(visit.rest().await.starts_with("HTTP/1.1 502 "));
-    let shown = visit.ended().await.show();
+    let shown = visit.ended().await.to_captured_request();
     assert!(shown.error.0.contains("ambiguous"), "{shown:?}");
     assert_eq!(shown.response.unwrap().status_code, 502);
 }
@@ -333,10 +336,10 @@ async fn a_visitor_who_leaves_is_named_in_the_record() {
         assert_eq!(local.read(&mut [0]).await.unwrap(), 0);
 
         let record = captures.list(1, None).remove(0);
-        while record.exchange().took.is_none() {
+        while record.lock_exchange().took.is_none() {
             tokio::task::yield_now().await;
         }
-        let shown = record.show();
+        let shown = record.to_captured_request();
         assert_eq!((shown.error.0.as_str(), shown.request.truncated.0), (error, truncated));
         let cut_off = shown.response.map(|response| response.truncated.0);
         assert_eq!(cut_off, (!answer.is_empty()).then_some(true));
@@ -355,9 +358,11 @@ async fn what_goes_well_has_no_error() {
     drop(local);
 
     assert_eq!(visit.rest().await, answer);
-    let shown = visit.ended().await.show();
+    let shown = visit.ended().await.to_captured_request();
     assert_eq!((shown.error.0.as_str(), shown.response.unwrap().truncated.0), ("", false));
-    assert!(!serde_json::to_string(&visit.record().show()).unwrap().contains("error"));
+    assert!(
+        !serde_json::to_string(&visit.record().to_captured_request()).unwrap().contains("error")
+    );
 }
 
 #[tokio::test]
@@ -376,7 +381,7 @@ async fn one_empty_line_before_a_request_is_neither_sent_on_nor_recorded() {
             hear(&mut local, request).await;
             say(&mut local, answer).await;
             visit.expect(answer).await;
-            let shown = visit.record().show();
+            let shown = visit.record().to_captured_request();
             assert_eq!(
                 (shown.request.method.as_str(), shown.request.raw.0.as_ref()),
                 ("POST", request.as_bytes())
@@ -508,7 +513,7 @@ async fn a_folder_serves_its_files_and_nothing_else() {
 async fn a_body_that_cannot_be_followed_gets_no_mock() {
     let address =
         UpstreamAddress::Tcp(HostPort { host: Host::parse("localhost").unwrap(), port: 1 });
-    let tls = Trust::Anything.config().unwrap();
+    let tls = Trust::Anything.client_config().unwrap();
     let upstream = LocalUpstream::new(address, tls, ForbiddenAddresses::default());
     let front = front(upstream, HostHeader::Preserve);
     front.interceptors.add_mock(serde_json::Map::new(), false).unwrap();
@@ -519,5 +524,5 @@ async fn a_body_that_cannot_be_followed_gets_no_mock() {
     let response = visit.rest().await;
     assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
     let record = visit.captures.list(1, None).remove(0);
-    assert_eq!(record.show().response.unwrap().status_code, 400);
+    assert_eq!(record.to_captured_request().response.unwrap().status_code, 400);
 }

@@ -45,7 +45,7 @@ impl Outage {
 
     async fn tunnel(&self, mut definition: Value) -> String {
         definition["addr"] = definition["addr"].as_u64().unwrap_or(self.local.into()).into();
-        let url = format!("{}/api/tunnels", self.agent.url().unwrap());
+        let url = format!("{}/api/tunnels", self.agent.api_url().unwrap());
         let request = self.http.post(url).header("content-type", "application/json");
         let response = request.body(definition.to_string()).send().await.unwrap();
         let (status, text) = (response.status(), response.text().await.unwrap());

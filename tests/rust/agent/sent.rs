@@ -80,7 +80,7 @@ async fn a_captured_request_is_sent_several_times_and_elsewhere() {
         assert!(told.starts_with(problem), "{told}");
     }
     // The agent's own API is no target either.
-    let own = whole.agent.url().unwrap();
+    let own = whole.agent.api_url().unwrap();
     assert_eq!(whole.replay(json!({"id": id, "addr": own})).await.0, 204);
     assert_eq!(whole.records().await[0]["response"]["status_code"], 502);
 }

@@ -44,7 +44,7 @@ impl Whole {
     }
 
     pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
-        let url = format!("{}{path}", self.agent.url().unwrap());
+        let url = format!("{}{path}", self.agent.api_url().unwrap());
         let mut request = self.http.request(method, url);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
@@ -116,7 +116,7 @@ pub fn options_of(service: &Service) -> AgentOptions {
 }
 
 pub async fn online(agent: &Agent) {
-    let mut state = agent.watch();
+    let mut state = agent.watch_state();
     let online = state.wait_for(|state| matches!(state, SessionState::Online(_)));
     tokio::time::timeout(PATIENCE, online).await.expect("online in time").unwrap();
 }

@@ -27,7 +27,7 @@ async fn ten_thousand_pipelined_requests_keep_their_answers() {
     let listed = whole.agent.captures().list(usize::MAX, Some("web"));
     assert_eq!(listed.len(), VISITORS * BATCHES * BATCH);
     for record in listed {
-        let exchange = record.exchange();
+        let exchange = record.lock_exchange();
         let [_, uri, _] = exchange.request.start_line();
         let answer = exchange.response.as_ref().expect("an answer").body.bytes();
         assert!(answer.starts_with(format!("POST {uri} ").as_bytes()), "{uri}");

@@ -161,7 +161,7 @@ impl Nodes {
 
 async fn start_tunnel(agent: &Agent, mut definition: Value, local: u16) {
     definition["addr"] = local.into();
-    let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+    let definition = Definition::from_document(definition.as_object().unwrap()).unwrap();
     agent.start_tunnel(definition).await.unwrap();
 }
 
@@ -177,7 +177,7 @@ async fn eventually(is_so: impl AsyncFn() -> bool) {
 
 fn nodes_of(state: &SessionState) -> String {
     let nodes: BTreeSet<_> = match state {
-        SessionState::Online(sessions) => sessions.nodes().map(str::to_owned).collect(),
+        SessionState::Online(sessions) => sessions.node_names().map(str::to_owned).collect(),
         _ => BTreeSet::new(),
     };
     nodes.into_iter().collect::<Vec<_>>().join(" ")
@@ -185,7 +185,7 @@ fn nodes_of(state: &SessionState) -> String {
 
 /// Waits until the agent has sessions with these nodes.
 async fn has_sessions(agent: &Agent, nodes: &str) {
-    let mut state = agent.watch();
+    let mut state = agent.watch_state();
     let so = timeout(PATIENCE, state.wait_for(|state| nodes_of(state) == nodes)).await;
     drop(so.expect("the sessions in time").unwrap());
 }
@@ -195,7 +195,7 @@ struct Gaps(tokio::task::JoinHandle<()>);
 
 impl Gaps {
     fn watch(agent: &Agent) -> Self {
-        let mut state = agent.watch();
+        let mut state = agent.watch_state();
         Self(tokio::spawn(async move {
             drop(state.wait_for(|state| !matches!(state, SessionState::Online(_))).await);
         }))
@@ -221,7 +221,7 @@ async fn a_lost_node_takes_no_address_with_it() {
         let is_over = AtomicBool::new(false);
         let losing = async {
             has_sessions(&agent, ["a", "b"][stays]).await;
-            assert_eq!(agent.tunnels()[0].status.as_deref(), Some("online"));
+            assert_eq!(agent.list_tunnels()[0].status.as_deref(), Some("online"));
             nodes.wires[lost].mend();
             has_sessions(&agent, "a b").await;
             nodes.answers(all[lost], 200).await;
@@ -238,8 +238,8 @@ async fn a_lost_node_takes_no_address_with_it() {
     }
 
     assert!(gaps.none(), "the agent was online all the time");
-    assert_eq!(agent.reconnects(), 3);
-    assert_eq!(agent.tunnels()[0].public_url.split(':').nth(1), Some("//app.example.test"));
+    assert_eq!(agent.reconnect_count(), 3);
+    assert_eq!(agent.list_tunnels()[0].public_url.split(':').nth(1), Some("//app.example.test"));
 }
 
 #[tokio::test]
@@ -270,8 +270,8 @@ async fn a_service_that_is_one_place_gets_one_session() {
 
     let connections = wires.each_ref().map(|wire| wire.connections.load(Ordering::SeqCst));
     assert_eq!(connections, [1, 0]);
-    let SessionState::Online(sessions) = agent.state() else { panic!("not online") };
-    assert_eq!((sessions.iter().count(), sessions.nodes().count()), (1, 0));
+    let SessionState::Online(sessions) = agent.session_state() else { panic!("not online") };
+    assert_eq!((sessions.iter().count(), sessions.node_names().count()), (1, 0));
 
     // The next address is for when the first one is away.
     wires[0].cut();
@@ -351,7 +351,7 @@ async fn a_node_that_knows_no_token_yet_does_not_end_the_agent() {
 
     eventually(async || wire.connections.load(Ordering::SeqCst) > 2).await;
 
-    assert_eq!(nodes_of(&agent.state()), "a");
+    assert_eq!(nodes_of(&agent.session_state()), "a");
     assert!(agent.last_error().unwrap().contains("authentication failed"));
     assert!(agent.refusal().is_none());
 }
@@ -375,7 +375,7 @@ async fn a_node_that_refuses_a_tunnel_does_not_take_it_offline() {
     eventually(async || agent.last_error().is_some()).await;
 
     assert!(agent.last_error().unwrap().starts_with("tunnel web: "), "{:?}", agent.last_error());
-    assert_eq!(agent.tunnels()[0].status.as_deref(), Some("online"));
+    assert_eq!(agent.list_tunnels()[0].status.as_deref(), Some("online"));
     assert_eq!(nodes.visit(&nodes.a).await, 200);
 
     other.stop(Duration::from_secs(1)).await;
@@ -400,7 +400,7 @@ async fn commands_work_from_either_node() {
 
     let session = nodes.sessions(&nodes.b).await.remove(0);
     nodes.call(&nodes.b, Method::POST, &format!("/tunnel_sessions/{session}/stop")).await;
-    timeout(PATIENCE, agent.ended()).await.unwrap();
+    timeout(PATIENCE, agent.wait_until_ended()).await.unwrap();
     for node in [&nodes.a, &nodes.b] {
         eventually(async || nodes.sessions(node).await.is_empty()).await;
     }
@@ -411,7 +411,7 @@ async fn the_status_shows_both_sessions() {
     let nodes = Nodes::start().await;
     let agent = nodes.agent().await;
 
-    let status = nodes.http.get(format!("{}/api/status", agent.url().unwrap()));
+    let status = nodes.http.get(format!("{}/api/status", agent.api_url().unwrap()));
     let status = status.send().await.unwrap().bytes().await.unwrap();
     let status: Value = serde_json::from_slice(&status).unwrap();
 

@@ -93,11 +93,11 @@ async fn what_cannot_be_is_refused_in_the_words_of_the_sheet() {
         assert_eq!((found, body["error_code"].as_i64()), (status, code), "{method} {path} {body}");
         assert_eq!(body["status_code"], status, "{body}");
     }
-    let form = whole.http.post(format!("{}/api/tunnels", whole.agent.url().unwrap()));
+    let form = whole.http.post(format!("{}/api/tunnels", whole.agent.api_url().unwrap()));
     let form = form.header("content-type", "text/plain").body("{}").send().await.unwrap();
     assert_eq!(form.status(), 415);
     for path in ["/api/status", "/api/requests/http/x", "/inspect/data/status"] {
-        let form = whole.http.post(format!("{}{path}", whole.agent.url().unwrap()));
+        let form = whole.http.post(format!("{}{path}", whole.agent.api_url().unwrap()));
         let form = form.header("content-type", "text/plain").body("{}").send().await.unwrap();
         assert_eq!(form.status(), 405, "{path}");
     }
@@ -106,8 +106,8 @@ async fn what_cannot_be_is_refused_in_the_words_of_the_sheet() {
 #[tokio::test]
 async fn pages_of_other_sites_are_refused() {
     let whole = Whole::start().await;
-    let url = format!("{}/api/requests/http", whole.agent.url().unwrap());
-    let own = whole.agent.url().unwrap();
+    let url = format!("{}/api/requests/http", whole.agent.api_url().unwrap());
+    let own = whole.agent.api_url().unwrap();
 
     let status = async |headers: &[(&str, &str)]| {
         let mut request = whole.http.delete(&url);
@@ -168,9 +168,9 @@ async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
     options.agents.port = Some(port);
     options.tokens = service::TokenSettings { admin_key: api_key, authtoken };
     let service = Service::start(options).await.unwrap();
-    let mut state = whole.agent.watch();
+    let mut state = whole.agent.watch_state();
     while !matches!(&*state.borrow_and_update(), SessionState::Online(_))
-        || whole.agent.reconnects() == 0
+        || whole.agent.reconnect_count() == 0
     {
         tokio::time::timeout(PATIENCE, state.changed()).await.unwrap().unwrap();
     }
@@ -193,9 +193,9 @@ async fn a_refused_agent_says_why_and_does_not_try_again() {
     options.web_addr = WebAddress::Off;
 
     let mut agent = Agent::start(options).await.unwrap();
-    tokio::time::timeout(PATIENCE, agent.ended()).await.unwrap();
+    tokio::time::timeout(PATIENCE, agent.wait_until_ended()).await.unwrap();
 
-    assert!(matches!(agent.state(), SessionState::Offline));
+    assert!(matches!(agent.session_state(), SessionState::Offline));
     assert!(agent.last_error().unwrap().contains("ERR_NGROK_107"), "{:?}", agent.last_error());
 }
 
@@ -213,8 +213,8 @@ async fn the_management_api_stops_an_agent() {
     let stop = stop.send().await.unwrap();
 
     assert_eq!(stop.status(), 204);
-    tokio::time::timeout(PATIENCE, whole.agent.ended()).await.unwrap();
-    assert!(matches!(whole.agent.state(), SessionState::Offline));
+    tokio::time::timeout(PATIENCE, whole.agent.wait_until_ended()).await.unwrap();
+    assert!(matches!(whole.agent.session_state(), SessionState::Offline));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -80,7 +80,7 @@ pub struct Tunnels(pub Mutex<Vec<(Labels, Arc<dyn Target>)>>);
 type Labels = BTreeMap<String, String>;
 
 impl TunnelGroups for Tunnels {
-    fn matching(
+    fn matching_targets(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
@@ -466,14 +466,14 @@ async fn an_edge_cannot_have_the_name_of_a_tunnel() {
     let site = EdgeFixture::start().await;
     let wanted = EndpointSpec { host: Some("mine.test".into()), ..EndpointSpec::any(Proto::Https) };
     let edges = site.service.service.gateway();
-    let endpoint = edges.bind(wanted.clone(), Direct::to(mirror().await)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted.clone(), Direct::to(mirror().await)).await.unwrap();
     let edge = json!({"hostports": ["mine.test:443"]});
 
     let refused = site.service.post("/edges/https", edge.clone()).await;
     assert_eq!((refused.status, refused.code()), (409, 7132), "{}", refused.json);
     drop(endpoint);
     assert_eq!(site.service.post("/edges/https", edge).await.status, 201);
-    let taken = edges.bind(wanted, Direct::to(mirror().await)).await;
+    let taken = edges.bind_endpoint(wanted, Direct::to(mirror().await)).await;
 
     assert_eq!(taken.err().unwrap().code(), 334);
 }

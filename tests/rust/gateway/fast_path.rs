@@ -221,7 +221,7 @@ async fn who_listens_hears_of_requests_on_connections_that_are_there() {
     visitor.say("GET /before HTTP/1.1\r\nHost: a\r\n\r\n").await;
     visitor.answer().await;
 
-    let mut events = edges.events();
+    let mut events = edges.subscribe_events();
     visitor.say("GET /after HTTP/1.1\r\nHost: a\r\n\r\n").await;
     visitor.answer().await;
 

@@ -269,7 +269,7 @@ struct Relay(UpstreamAddress);
 
 impl AsyncConnect for Relay {
     async fn connect(&self) -> impl AsyncRead + AsyncWrite + Unpin {
-        let config = Trust::Anything.config().unwrap();
+        let config = Trust::Anything.client_config().unwrap();
         let upstream = LocalUpstream::new(self.0.clone(), config, ForbiddenAddresses::default());
         visit_front(&front(upstream, HostHeader::Preserve)).visitor
     }
@@ -322,7 +322,7 @@ async fn an_agent_reads_requests_by_the_grammar() {
 async fn both_apis_read_requests_by_the_grammar() {
     let whole = Whole::start().await;
     let key = &whole.service.api_key().unwrap().0;
-    let (remote, local) = (whole.service.url(), whole.agent.url().unwrap());
+    let (remote, local) = (whole.service.url(), whole.agent.api_url().unwrap());
     let (remote, local) = (host_of(remote), host_of(&local));
 
     let head = |path, host| {

@@ -401,7 +401,7 @@ async fn the_target_may_see_another_host() {
     let edges = edges().await;
     let host_header = Some("inside.test".into());
     let wanted = EndpointSpec { host_header, ..EndpointSpec::any(Proto::Http) };
-    let endpoint = edges.bind(wanted, Direct::to(mirror().await)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(mirror().await)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
 
     visitor.say("GET / HTTP/1.1\r\nHost: outside.test\r\n\r\n").await;
@@ -422,10 +422,12 @@ async fn names_share_a_port_below_a_base_domain() {
     let star =
         EndpointSpec { host: Some("*.web.tunnels.test".into()), ..EndpointSpec::any(Proto::Http) };
 
-    let one = edges.bind(named.clone(), Direct::to(mirror().await)).await.unwrap();
-    let any = edges.bind(star, Direct::to(mirror().await)).await.unwrap();
-    let other =
-        edges.bind(EndpointSpec::any(Proto::Http), Direct::to(mirror().await)).await.unwrap();
+    let one = edges.bind_endpoint(named.clone(), Direct::to(mirror().await)).await.unwrap();
+    let any = edges.bind_endpoint(star, Direct::to(mirror().await)).await.unwrap();
+    let other = edges
+        .bind_endpoint(EndpointSpec::any(Proto::Http), Direct::to(mirror().await))
+        .await
+        .unwrap();
 
     assert_eq!(one.url(), format!("http://web.tunnels.test:{port}"));
     assert_eq!(any.host(), Some("*.web.tunnels.test"));
@@ -438,11 +440,11 @@ async fn names_share_a_port_below_a_base_domain() {
     assert_eq!(status(&format!("WEB.tunnels.test:{port}")).await, "200");
     assert_eq!(status("a.b.web.tunnels.test").await, "200");
     assert_eq!(status("nobody.tunnels.test").await, "404");
-    let taken = edges.bind(named.clone(), Direct::to(mirror().await)).await;
+    let taken = edges.bind_endpoint(named.clone(), Direct::to(mirror().await)).await;
     assert_eq!(taken.err().unwrap().code(), 334);
     drop(one);
     assert_eq!(status("web.tunnels.test").await, "404");
-    assert!(edges.bind(named, Direct::to(mirror().await)).await.is_ok());
+    assert!(edges.bind_endpoint(named, Direct::to(mirror().await)).await.is_ok());
 }
 
 #[tokio::test]
@@ -454,7 +456,7 @@ async fn a_subdomain_is_one_label_below_a_base_domain() {
         ..EndpointSpec::any(Proto::Http)
     };
     let refused = async |edges: &ginnel_gateway::Gateway, label: &str| {
-        let bound = edges.bind(named(label), Direct::to(mirror().await)).await;
+        let bound = edges.bind_endpoint(named(label), Direct::to(mirror().await)).await;
         bound.err().unwrap().to_string()
     };
 
@@ -476,13 +478,13 @@ async fn an_endpoint_gets_its_port_back() {
     let again =
         || EndpointSpec { addr: Some(address.to_string()), ..EndpointSpec::any(Proto::Http) };
 
-    let taken = edges.bind(again(), target.clone()).await;
+    let taken = edges.bind_endpoint(again(), target.clone()).await;
     assert_eq!(taken.err().unwrap().code(), 334);
     drop(first);
     // The listener closes when its task sees that the endpoint is gone.
     let second = soon(async {
         loop {
-            match edges.bind(again(), target.clone()).await {
+            match edges.bind_endpoint(again(), target.clone()).await {
                 Ok(second) => return second,
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }

@@ -271,7 +271,8 @@ async fn hurried(upstream: SocketAddr) -> (Gateway, PublicEndpoint, Ear, Mouth) 
     };
     let settings = GatewaySettings { timeouts, tls_endpoints: true, ..GatewaySettings::default() };
     let edges = edges_with(settings).await;
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Https), Direct::to(upstream)).await.unwrap();
+    let endpoint =
+        edges.bind_endpoint(EndpointSpec::any(Proto::Https), Direct::to(upstream)).await.unwrap();
     let port = endpoint.address().unwrap().port();
     let (ear, mouth) = visitor_of(&edges, port, "127.0.0.1").await;
     (edges, endpoint, ear, mouth)
@@ -378,7 +379,7 @@ async fn larger_heads_are_refused_and_the_connection_goes_on() {
     };
     let edges = edges_with(settings).await;
     let target = Direct::to(mirror().await);
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Https), target).await.unwrap();
+    let endpoint = edges.bind_endpoint(EndpointSpec::any(Proto::Https), target).await.unwrap();
     let port = endpoint.address().unwrap().port();
     let (mut ear, mut mouth) = visitor_of(&edges, port, "127.0.0.1").await;
     let authority = format!("127.0.0.1:{port}");

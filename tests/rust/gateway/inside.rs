@@ -60,7 +60,7 @@ impl Edge {
         };
         let wanted = EndpointSpec { host, addr, options, ..EndpointSpec::any(proto) };
         let target = Direct::to(named("internal").await);
-        self.site.service.service.gateway().bind(wanted, target).await.unwrap()
+        self.site.service.service.gateway().bind_endpoint(wanted, target).await.unwrap()
     }
 }
 
@@ -84,10 +84,10 @@ async fn a_policy_leads_a_connection_to_an_internal_endpoint() {
     let edges = edge.site.service.service.gateway();
     let again =
         EndpointSpec { addr: Some("db.internal:5432".into()), ..EndpointSpec::any(Proto::Tcp) };
-    let taken = edges.bind(again.clone(), Direct::to(named("second").await)).await;
+    let taken = edges.bind_endpoint(again.clone(), Direct::to(named("second").await)).await;
     assert_eq!(taken.err().unwrap().code(), 334);
     drop(tcp);
-    let _second = edges.bind(again, Direct::to(named("second").await)).await.unwrap();
+    let _second = edges.bind_endpoint(again, Direct::to(named("second").await)).await.unwrap();
     let heard = edge.hear(forward("tcp://db.internal:5432", "halt")).await;
     assert_eq!(heard, "second heard hello");
 }
@@ -150,7 +150,7 @@ async fn requests_do_not_reach_what_carries_bytes() {
     let target = Direct::to(mirror().await);
     let wanted =
         EndpointSpec { host: Some("site.internal".into()), ..EndpointSpec::any(Proto::Http) };
-    let offline = site.service.service.gateway().bind(wanted, target).await.unwrap();
+    let offline = site.service.service.gateway().bind_endpoint(wanted, target).await.unwrap();
     for (path, url) in [("/db", "http://db.internal"), ("/site", "http://site.internal")] {
         for on_error in ["halt", "continue"] {
             let backend = site.fixed("public").await;

@@ -173,7 +173,7 @@ async fn answers_are_compressed_for_those_who_can_read_them() {
     let edges = edges().await;
     let options = options_of(json!({"Compression": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-    let endpoint = edges.bind(wanted, Direct::to(texts().await)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(texts().await)).await.unwrap();
     let get = async |path: &str, accepted: &str| {
         let mut visitor = Peer::to(&endpoint).await;
         let head = format!("GET {path} HTTP/1.0\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n");
@@ -221,7 +221,7 @@ async fn what_is_compressed_is_not_held_back() {
     .await;
     let options = options_of(json!({"Compression": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-    let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
 
     visitor.say("GET / HTTP/1.0\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n").await;
@@ -251,7 +251,7 @@ async fn an_endpoint_has_the_same_modules() {
         "CircuitBreaker": {"error_threshold": 0.5},
     }));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-    let endpoint = edges.bind(wanted, Direct::to(mirror().await)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(mirror().await)).await.unwrap();
     let say = async |headers: String| {
         let mut visitor = Peer::to(&endpoint).await;
         visitor.say(&format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n")).await;
@@ -270,7 +270,7 @@ async fn an_endpoint_has_the_same_modules() {
     assert_eq!((header(seen, "x-in"), header(seen, "authorization")), (Some("1"), None), "{seen}");
     let refused = options_of(json!({"IPRestriction": {"allow_cidrs": ["x"]}}));
     let refused = EndpointSpec { options: refused, ..EndpointSpec::any(Proto::Http) };
-    assert!(edges.bind(refused, Direct::to(mirror().await)).await.is_err());
+    assert!(edges.bind_endpoint(refused, Direct::to(mirror().await)).await.is_err());
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn a_websocket_becomes_a_connection_of_bytes() {
     .await;
     let options = options_of(json!({"WebsocketTCPConverter": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-    let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     let refused = visitor.answer().await;
@@ -318,7 +318,7 @@ async fn a_websocket_that_became_bytes_is_told_that_the_service_goes_away() {
     .await;
     let options = options_of(json!({"WebsocketTCPConverter": {}}));
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-    let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor
         .say(

@@ -15,7 +15,7 @@ use super::support::{Direct, document, edges_with, host_of};
 async fn endpoint(gateway: &Gateway, options: EndpointOptions) -> PublicEndpoint {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let spec = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-    gateway.bind(spec, Direct::to(closed)).await.unwrap()
+    gateway.bind_endpoint(spec, Direct::to(closed)).await.unwrap()
 }
 
 /// Sends bytes to an address and waits for the end of the connection.

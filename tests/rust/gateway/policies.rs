@@ -282,8 +282,9 @@ async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
     let around = r#"{"on_http_request": [{"actions": [
         {"type": "forward-internal", "config": {"url": "http://circle.internal"}}]}]}"#;
     let target = Direct::to(mirror().await);
-    let inside = edges.bind(internal("x.internal", None), target.clone()).await.unwrap();
-    let _circle = edges.bind(internal("circle.internal", Some(around)), target).await.unwrap();
+    let inside = edges.bind_endpoint(internal("x.internal", None), target.clone()).await.unwrap();
+    let _circle =
+        edges.bind_endpoint(internal("circle.internal", Some(around)), target).await.unwrap();
 
     assert_eq!(inside.url(), "http://x.internal");
     let seen = site.say(&get("/in/y")).await;
@@ -321,7 +322,8 @@ async fn what_an_internal_endpoint_answers_counts_for_a_circuit_breaker() {
         ("works", Direct::to(always("200 Yes").await)),
         ("lost", Direct::to(upstream(|_| async {}).await)),
     ] {
-        let bound = gateway.bind(internal(&format!("{name}.internal")), target).await.unwrap();
+        let bound =
+            gateway.bind_endpoint(internal(&format!("{name}.internal")), target).await.unwrap();
         endpoints.push(bound);
         let url = format!("http://{name}.internal");
         let rules = json!([
@@ -351,7 +353,7 @@ async fn rules_for_answers_see_that_nobody_is_at_an_internal_endpoint() {
     let lost =
         EndpointSpec { host: Some("lost.internal".to_owned()), ..EndpointSpec::any(Proto::Http) };
     let target = Direct::to(upstream(|_| async {}).await);
-    let _lost = site.service.service.gateway().bind(lost, target).await.unwrap();
+    let _lost = site.service.service.gateway().bind_endpoint(lost, target).await.unwrap();
     for name in ["gone", "lost"] {
         let forward = json!({"url": format!("http://{name}.internal")});
         let sorry = json!({"status_code": 299, "body": "sorry ${res.status_code}"});
@@ -389,7 +391,9 @@ async fn rules_of_an_internal_endpoint_see_its_own_url() {
         };
         let spec =
             EndpointSpec { host: Some(host.to_owned()), options, ..EndpointSpec::any(proto) };
-        endpoints.push(site.service.service.gateway().bind(spec, target.clone()).await.unwrap());
+        endpoints.push(
+            site.service.service.gateway().bind_endpoint(spec, target.clone()).await.unwrap(),
+        );
         let url = format!("{}://{}", host.split('.').next().unwrap(), host.to_uppercase());
         let rules = json!([rule(None, "forward-internal", json!({"url": url}))]);
         let modules = json!({"backend": site.fixed("never").await, "policy": {"inbound": rules}});
@@ -617,7 +621,7 @@ async fn an_endpoint_has_a_policy_as_json_or_yaml() {
             ..EndpointOptions::default()
         };
         let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
-        edges.bind(wanted, Direct::to(mirror().await)).await
+        edges.bind_endpoint(wanted, Direct::to(mirror().await)).await
     };
     let yaml = "on_http_request:\n  - expressions: [\"req.url.path == '/x'\"]\n    actions:\n      - type: deny\n";
 

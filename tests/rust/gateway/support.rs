@@ -68,7 +68,7 @@ pub async fn edges_with(settings: GatewaySettings) -> Gateway {
 
 /// An endpoint of its own for an upstream.
 pub async fn bound(edges: &Gateway, target: Arc<dyn Target>) -> PublicEndpoint {
-    edges.bind(EndpointSpec::any(Proto::Http), target).await.unwrap()
+    edges.bind_endpoint(EndpointSpec::any(Proto::Http), target).await.unwrap()
 }
 
 /// The address in a URL.

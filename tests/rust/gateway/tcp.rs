@@ -18,7 +18,8 @@ async fn bytes_pass_and_each_direction_ends_on_its_own() {
     })
     .await;
 
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Tcp), Direct::to(address)).await.unwrap();
+    let endpoint =
+        edges.bind_endpoint(EndpointSpec::any(Proto::Tcp), Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor.say("a\0b").await;
     visitor.0.shutdown().await.unwrap();
@@ -31,7 +32,8 @@ async fn bytes_pass_and_each_direction_ends_on_its_own() {
 async fn a_visitor_of_nobody_is_let_go() {
     let edges = edges().await;
     let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Tcp), Direct::to(address)).await.unwrap();
+    let endpoint =
+        edges.bind_endpoint(EndpointSpec::any(Proto::Tcp), Direct::to(address)).await.unwrap();
     assert_eq!(Peer::to(&endpoint).await.rest().await, "hello");
 
     endpoint.retarget(None);
@@ -57,7 +59,7 @@ async fn the_port_of_an_endpoint_that_goes_is_refused_and_free_at_once() {
     let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
     let target = Direct::to(address);
     for proto in [Proto::Tcp, Proto::Tls, Proto::Http] {
-        let endpoint = edges.bind(EndpointSpec::any(proto), target.clone()).await.unwrap();
+        let endpoint = edges.bind_endpoint(EndpointSpec::any(proto), target.clone()).await.unwrap();
         let address = address_of(&endpoint);
         assert!(std::net::TcpStream::connect(address).is_ok());
 
@@ -65,7 +67,7 @@ async fn the_port_of_an_endpoint_that_goes_is_refused_and_free_at_once() {
 
         assert_refused(address);
         let again = EndpointSpec { addr: Some(address.to_string()), ..EndpointSpec::any(proto) };
-        let again = edges.bind(again, target.clone()).await.unwrap();
+        let again = edges.bind_endpoint(again, target.clone()).await.unwrap();
         assert_eq!(address_of(&again), address);
     }
 }
@@ -75,7 +77,7 @@ async fn the_port_of_an_endpoint_that_goes_is_refused_and_free_at_once() {
 async fn no_port_takes_connections_once_all_are_closed() {
     let edges = edges().await;
     let target = Direct::to(SocketAddr::from(([127, 0, 0, 1], 9)));
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Tcp), target).await.unwrap();
+    let endpoint = edges.bind_endpoint(EndpointSpec::any(Proto::Tcp), target).await.unwrap();
     let shared = [edges.http_address().unwrap(), edges.https_address().unwrap()];
     let addresses = [shared.to_vec(), vec![address_of(&endpoint)]].concat();
     for address in &addresses {
@@ -96,7 +98,8 @@ async fn tls_that_does_not_end_here_passes_as_bytes() {
     })
     .await;
 
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Tls), Direct::to(address)).await.unwrap();
+    let endpoint =
+        edges.bind_endpoint(EndpointSpec::any(Proto::Tls), Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor.say("\u{16}\u{3}\u{1}").await;
 

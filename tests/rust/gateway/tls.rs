@@ -72,7 +72,8 @@ async fn http_2_and_http_1_are_spoken_over_tls() {
     let settings = GatewaySettings { tls_endpoints: true, ..GatewaySettings::default() };
     let edges = edges_with(settings).await;
     let target = Direct::to(mirror().await);
-    let endpoint = edges.bind(EndpointSpec::any(Proto::Https), target.clone()).await.unwrap();
+    let endpoint =
+        edges.bind_endpoint(EndpointSpec::any(Proto::Https), target.clone()).await.unwrap();
     let port = endpoint.address().unwrap().port();
     assert_eq!(endpoint.url(), format!("https://127.0.0.1:{port}"));
     let both = trusting(edges.authority(), &["h2", "http/1.1"]);
@@ -132,8 +133,10 @@ async fn no_tls_before_1_2_is_spoken() {
 async fn an_endpoint_speaks_plain_http_unless_it_shall_not() {
     let edges = edges_with(GatewaySettings::default()).await;
 
-    let endpoint =
-        edges.bind(EndpointSpec::any(Proto::Https), Direct::to(mirror().await)).await.unwrap();
+    let endpoint = edges
+        .bind_endpoint(EndpointSpec::any(Proto::Https), Direct::to(mirror().await))
+        .await
+        .unwrap();
 
     assert!(endpoint.url().starts_with("http://127.0.0.1:"), "{}", endpoint.url());
 }
@@ -184,10 +187,10 @@ async fn nodes_agree(client: Arc<ClientConfig>, server: Arc<ServerConfig>, name:
 async fn nodes_trust_each_other_by_name_and_nobody_else() {
     let made = AuthorityKey::new().unwrap();
     let same = AuthorityKey::from_pem(made.pem(), &made.key_pem()).unwrap();
-    let one = LocalAuthority::of(made).unwrap();
+    let one = LocalAuthority::from_key(made).unwrap();
     let node = |authority: &LocalAuthority, name: &str| authority.node_tls(name, &["x"]).unwrap();
     let (first, second) =
-        (node(&one, "node-1"), node(&LocalAuthority::of(same).unwrap(), "node-2"));
+        (node(&one, "node-1"), node(&LocalAuthority::from_key(same).unwrap(), "node-2"));
     let stranger = node(&LocalAuthority::open(None).unwrap(), "node-1");
     let visitor = Arc::new(trusting_config(one.pem()));
 
@@ -212,11 +215,19 @@ async fn a_certificate_that_was_given_is_shown_for_its_names() {
     let connector = trusting(edges.authority(), &[]);
     let kept = connect(&connector, port, "given.test").await.unwrap();
 
-    edges.authority().provide(&folder.file("chain.pem"), &folder.file("key.pem")).unwrap();
+    edges
+        .authority()
+        .provide_certificate(&folder.file("chain.pem"), &folder.file("key.pem"))
+        .unwrap();
 
     assert!(connect(&connector, port, "given.test").await.is_err(), "by another authority");
     assert!(connect(&connector, port, "other.test").await.is_ok());
-    assert!(edges.authority().provide(&folder.file("key.pem"), &folder.file("key.pem")).is_err());
+    assert!(
+        edges
+            .authority()
+            .provide_certificate(&folder.file("key.pem"), &folder.file("key.pem"))
+            .is_err()
+    );
     drop(kept);
     let _ = bound(&edges, Direct::to(mirror().await)).await;
 }
@@ -246,7 +257,7 @@ async fn tls_may_end_at_the_service_for_bytes() {
         };
         let options = EndpointOptions { tls_termination: Some(termination), ..Default::default() };
         let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Tls) };
-        let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+        let endpoint = edges.bind_endpoint(wanted, Direct::to(address)).await.unwrap();
         let port = endpoint.address().unwrap().port();
         let mut stream = connect(&trusting_pem(trusted, &[]), port, name).await.unwrap();
         tokio::io::AsyncWriteExt::write_all(&mut stream, b"hello").await.unwrap();
@@ -257,5 +268,5 @@ async fn tls_may_end_at_the_service_for_bytes() {
     let nonsense = Some(pair("x", "y"));
     let options = EndpointOptions { tls_termination: nonsense, ..Default::default() };
     let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Tls) };
-    assert!(edges.bind(wanted, Direct::to(address)).await.is_err());
+    assert!(edges.bind_endpoint(wanted, Direct::to(address)).await.is_err());
 }

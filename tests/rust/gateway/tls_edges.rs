@@ -457,16 +457,16 @@ async fn a_name_belongs_to_one_edge_endpoint_or_tunnel() {
         ..EndpointSpec::any(Proto::Https)
     };
     let target = Direct::to(mirror().await);
-    assert!(gateway.bind(spec(NAME), target.clone()).await.is_err(), "an agent");
+    assert!(gateway.bind_endpoint(spec(NAME), target.clone()).await.is_err(), "an agent");
 
     site.edge("https.a.test").await;
     site.service.post("/endpoints", cloud("cloud.a.test")).await;
-    let _agent = gateway.bind(spec("agent.a.test"), target.clone()).await.unwrap();
+    let _agent = gateway.bind_endpoint(spec("agent.a.test"), target.clone()).await.unwrap();
     for (host, number) in [("https.a.test", 7122), ("cloud.a.test", 7122), ("agent.a.test", 7132)] {
         let hostports = json!({"hostports": [format!("{host}:443")]});
         let refused = site.service.post("/edges/tls", hostports).await;
         assert_eq!((refused.status, refused.code()), (409, number), "{host} {}", refused.json);
     }
     site.service.delete(&format!("/edges/tls/{tls}")).await;
-    assert!(gateway.bind(spec(NAME), target).await.is_ok(), "the name is free again");
+    assert!(gateway.bind_endpoint(spec(NAME), target).await.is_ok(), "the name is free again");
 }

@@ -24,10 +24,10 @@ async fn streams_that_nobody_accepts_are_refused() {
 
     assert_eq!(peer.hear().await, EventDelivery::Reset(9, Code::ACCEPT_QUEUE_FULL));
     assert_eq!(peer.hear().await, EventDelivery::Reset(11, Code::ACCEPT_QUEUE_FULL));
-    assert_eq!(session.streams(), 3);
+    assert_eq!(session.stream_count(), 3);
     drop(soon(incoming.next()).await.unwrap());
     peer.data(13, "syn", b"x").await;
-    until(|| session.streams() == 3).await;
+    until(|| session.stream_count() == 3).await;
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn streams_opened_and_reset_over_and_over_are_bounded() {
         let refused = EventDelivery::Reset(3 + 2 * number, Code::ACCEPT_QUEUE_FULL);
         assert_eq!(peer.hear().await, refused);
     }
-    assert_eq!(session.streams(), 0);
+    assert_eq!(session.stream_count(), 0);
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn writers_wait_for_a_peer_that_does_not_read() {
     let (mut peer, session, _incoming) = Raw::start();
     let mut writers = Vec::new();
     for _ in 0..40 {
-        let mut stream = session.open(Bytes::from_static(b"first")).await.unwrap();
+        let mut stream = session.open_stream(Bytes::from_static(b"first")).await.unwrap();
         writers.push(tokio::spawn(async move { stream.send_last(&vec![7; WINDOW - 5]).await }));
     }
 
@@ -101,7 +101,7 @@ async fn writers_wait_for_a_peer_that_does_not_read() {
 #[tokio::test]
 async fn a_session_ends_although_the_peer_does_not_read() {
     let (mut peer, session, _incoming) = Raw::start();
-    let mut stream = session.open(Bytes::new()).await.unwrap();
+    let mut stream = session.open_stream(Bytes::new()).await.unwrap();
     let writer = tokio::spawn(async move { stream.write_all(&vec![7; 2 * WINDOW]).await });
     tokio::time::sleep(Duration::from_millis(20)).await;
 

@@ -165,7 +165,7 @@ proptest! {
         let mut scanner = ObjectScanner::default();
         let mut found = None;
         for end in (cut..text.len()).step_by(cut).chain([text.len()]) {
-            found = scanner.end(&text.as_bytes()[..end]).unwrap();
+            found = scanner.find_end(&text.as_bytes()[..end]).unwrap();
             if found.is_some() {
                 break;
             }

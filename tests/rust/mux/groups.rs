@@ -10,7 +10,7 @@ use super::support::{EventDelivery, Raw, fin, pair, soon};
 #[tokio::test]
 async fn a_group_is_reset_at_both_sides_and_nothing_else_is() {
     let mut pair = pair();
-    let (one, other) = (pair.service.group(), pair.service.group());
+    let (one, other) = (pair.service.new_group(), pair.service.new_group());
     let mut streams = Vec::new();
     for group in [Some(one), Some(other), None, Some(one)] {
         let ours = pair.service.open_below(9, group, Bytes::from_static(b"x")).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_group_is_reset_at_both_sides_and_nothing_else_is() {
 #[tokio::test]
 async fn the_end_of_a_stream_comes_before_its_reset() {
     let (mut peer, session, _incoming) = Raw::start();
-    let group = session.group();
+    let group = session.new_group();
     let stream = session.open_below(9, Some(group), Bytes::from_static(b"x")).await.unwrap();
     assert!(matches!(peer.hear().await, EventDelivery::Data { stream: 2, syn: true, .. }));
 

@@ -22,7 +22,7 @@ async fn data_beyond_the_window_is_refused_before_it_arrives() {
     peer.send(&[0x04, 0x00, 0x00, 0x10, 0, 0, 0, 3]).await;
 
     assert_eq!(peer.hear().await, EventDelivery::Reset(3, Code::FLOW_CONTROL));
-    assert_eq!(session.streams(), 0);
+    assert_eq!(session.stream_count(), 0);
     let error = soon(stream.read_to_end(&mut Vec::new())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     // The body is passed over, and the session goes on.
@@ -50,7 +50,7 @@ async fn the_whole_window_may_come_in_one_frame_and_is_granted_again_in_parts() 
 #[tokio::test]
 async fn a_writer_sends_a_window_and_then_what_is_granted() {
     let (mut peer, session, _incoming) = Raw::start();
-    let mut stream = session.open(bytes::Bytes::from_static(b"first")).await.unwrap();
+    let mut stream = session.open_stream(bytes::Bytes::from_static(b"first")).await.unwrap();
     let writer = tokio::spawn(async move { stream.write_all(&vec![7; 2 * WINDOW]).await });
 
     assert_eq!(received(&mut peer, WINDOW).await, WINDOW);
@@ -90,7 +90,7 @@ async fn data_after_the_end_is_refused() {
     peer.data(3, "", b"more").await;
 
     assert_eq!(peer.hear().await, EventDelivery::Reset(3, Code::STREAM_CLOSED));
-    assert_eq!(session.streams(), 0);
+    assert_eq!(session.stream_count(), 0);
     let mut text = String::new();
     soon(stream.read_to_string(&mut text)).await.unwrap();
     assert_eq!(text, "all");
@@ -148,7 +148,7 @@ async fn what_breaks_the_protocol_ends_the_session() {
 
         assert_eq!(peer.hear().await, EventDelivery::GoAway(Code::PROTOCOL), "{case:?}");
         assert_eq!(peer.hear().await, EventDelivery::Closed);
-        assert!(matches!(soon(session.ended()).await, SessionEnd::Protocol(_)));
+        assert!(matches!(soon(session.wait_until_ended()).await, SessionEnd::Protocol(_)));
     }
 }
 
@@ -176,7 +176,7 @@ async fn a_goodbye_of_any_length_ends_the_session() {
         // Nothing is read behind it.
         let _ = peer.io.write_all(&[0, 0, 0, 0x12, 0, 0, 0, 5]).await;
 
-        let ended = soon(session.ended()).await;
+        let ended = soon(session.wait_until_ended()).await;
         assert!(matches!(ended, SessionEnd::GoneAway { .. }), "{ended}");
         assert!(soon(stream.read(&mut [0])).await.is_err());
         assert!(soon(incoming.next()).await.is_none());
@@ -200,14 +200,14 @@ async fn both_sides_end_in_either_order_with_and_without_data() {
             stream.send_last(body).await.unwrap();
             assert_eq!(peer.hear().await, ours);
             if !peer_first {
-                assert_eq!(session.streams(), 1);
+                assert_eq!(session.stream_count(), 1);
                 peer.data(3, "fin", body).await;
             }
 
             let mut read = Vec::new();
             soon(stream.read_to_end(&mut read)).await.unwrap();
             assert_eq!(read, body);
-            assert_eq!(session.streams(), 0);
+            assert_eq!(session.stream_count(), 0);
             assert_eq!(stream.write(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
             drop(stream);
             assert!(peer.hears_nothing().await);
@@ -219,7 +219,7 @@ async fn both_sides_end_in_either_order_with_and_without_data() {
 async fn a_dropped_stream_counts_until_the_peer_knows() {
     let (mut peer, session, _incoming) = Raw::start();
     for id in [2, 4, 6] {
-        drop(session.open(bytes::Bytes::from_static(b"x")).await.unwrap());
+        drop(session.open_stream(bytes::Bytes::from_static(b"x")).await.unwrap());
         assert!(matches!(peer.hear().await, EventDelivery::Data { syn: true, fin: false, .. }));
         assert_eq!(peer.hear().await, fin(id));
     }
@@ -239,14 +239,14 @@ async fn a_dropped_stream_counts_until_the_peer_knows() {
 #[tokio::test]
 async fn an_answer_survives_the_reset_that_follows_it() {
     let (mut peer, session, _incoming) = Raw::start();
-    let mut stream = session.open(bytes::Bytes::from_static(b"upload")).await.unwrap();
+    let mut stream = session.open_stream(bytes::Bytes::from_static(b"upload")).await.unwrap();
 
     peer.data(2, "fin", b"too large").await;
     let mut reset = Vec::new();
     frame::put_reset(&mut reset, 2, Code::STREAM_CLOSED);
     peer.send(&reset).await;
 
-    until(|| session.streams() == 0).await;
+    until(|| session.stream_count() == 0).await;
     assert!(stream.write_all(b"more").await.is_err());
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
@@ -265,13 +265,13 @@ async fn the_501st_open_stream_is_refused_until_one_is_gone() {
 
     peer.data(1003, "syn", b"refused").await;
     assert_eq!(peer.hear().await, EventDelivery::Reset(1003, Code::REFUSED));
-    assert_eq!(session.streams(), 500);
+    assert_eq!(session.stream_count(), 500);
 
     let mut first = streams.remove(0);
     first.shutdown().await.unwrap();
     peer.data(3, "fin", b"").await;
     assert_eq!(peer.hear().await, fin(3));
-    until(|| session.streams() == 499).await;
+    until(|| session.stream_count() == 499).await;
     peer.data(1005, "syn", b"").await;
     assert_eq!(soon(incoming.next()).await.unwrap().id(), 1005);
 }

@@ -36,18 +36,24 @@ async fn bytes_go_both_ways_and_each_side_ends_its_own() {
     soon(ours.read_to_end(&mut answer)).await.unwrap();
 
     assert_eq!((question.as_slice(), answer.as_slice()), (&b"question"[..], &b"answer"[..]));
-    assert_eq!((pair.agent.streams(), pair.service.streams()), (0, 0));
+    assert_eq!((pair.agent.stream_count(), pair.service.stream_count()), (0, 0));
 }
 
 #[tokio::test]
 async fn the_first_bytes_come_with_the_stream_and_ids_tell_the_sides() {
     let mut pair = pair();
 
-    let first =
-        pair.agent.open(Bytes::copy_from_slice(&stream_kind::BIND.to_be_bytes())).await.unwrap();
-    let second =
-        pair.agent.open(Bytes::copy_from_slice(&stream_kind::AUTH.to_be_bytes())).await.unwrap();
-    let other = pair.service.open(Bytes::from_static(&[0, 0, 0, 3, 7])).await.unwrap();
+    let first = pair
+        .agent
+        .open_stream(Bytes::copy_from_slice(&stream_kind::BIND.to_be_bytes()))
+        .await
+        .unwrap();
+    let second = pair
+        .agent
+        .open_stream(Bytes::copy_from_slice(&stream_kind::AUTH.to_be_bytes()))
+        .await
+        .unwrap();
+    let other = pair.service.open_stream(Bytes::from_static(&[0, 0, 0, 3, 7])).await.unwrap();
 
     assert_eq!((first.id(), second.id(), other.id()), (3, 5, 2));
     let mut arrived = soon(pair.service_incoming.next()).await.unwrap();
@@ -60,8 +66,8 @@ async fn the_first_bytes_come_with_the_stream_and_ids_tell_the_sides() {
 #[tokio::test]
 async fn a_silent_stream_delays_nobody() {
     let mut pair = pair();
-    let _silent = pair.service.open(Bytes::new()).await.unwrap();
-    let _loud = pair.service.open(Bytes::from_static(b"\0\0\0\x03")).await.unwrap();
+    let _silent = pair.service.open_stream(Bytes::new()).await.unwrap();
+    let _loud = pair.service.open_stream(Bytes::from_static(b"\0\0\0\x03")).await.unwrap();
 
     let _first = soon(pair.agent_incoming.next()).await.unwrap();
     let mut second = soon(pair.agent_incoming.next()).await.unwrap();
@@ -87,7 +93,7 @@ async fn a_reset_wakes_a_blocked_reader_and_a_blocked_writer() {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         assert_eq!(error.to_string(), "the stream was reset: stream cancelled");
     }
-    assert_eq!((pair.agent.streams(), pair.service.streams()), (0, 0));
+    assert_eq!((pair.agent.stream_count(), pair.service.stream_count()), (0, 0));
 }
 
 #[tokio::test]
@@ -98,7 +104,7 @@ async fn a_writer_waits_for_its_reader() {
     let sent = text.clone();
     let writer = tokio::spawn(async move { ours.send_last(&sent).await });
 
-    until(|| pair.agent.streams() == 1).await;
+    until(|| pair.agent.stream_count() == 1).await;
     assert!(!writer.is_finished());
     let mut read = Vec::new();
     soon(theirs.read_to_end(&mut read)).await.unwrap();
@@ -112,7 +118,7 @@ async fn more_first_bytes_than_a_window_are_sent_as_the_peer_reads() {
     let mut pair = pair();
     let first = Bytes::from(vec![7; 600_000]);
     let opener = pair.service.clone();
-    let opened = tokio::spawn(async move { opener.open(first).await });
+    let opened = tokio::spawn(async move { opener.open_stream(first).await });
 
     let mut theirs = soon(pair.agent_incoming.next()).await.unwrap();
     let mut read = vec![0; 600_000];
@@ -128,11 +134,11 @@ async fn going_away_says_why() {
 
     pair.service.go_away(Code::ENHANCE_YOUR_CALM, "too much").await;
 
-    let ended = soon(pair.agent.ended()).await;
+    let ended = soon(pair.agent.wait_until_ended()).await;
     let SessionEnd::GoneAway { code, text } = ended else { panic!("{ended}") };
     assert_eq!((code, text.as_str()), (Code::ENHANCE_YOUR_CALM, "too much"));
-    assert!(matches!(pair.service.ended().await, SessionEnd::Closed));
-    assert!(pair.service.open(Bytes::new()).await.is_err());
+    assert!(matches!(pair.service.wait_until_ended().await, SessionEnd::Closed));
+    assert!(pair.service.open_stream(Bytes::new()).await.is_err());
 }
 
 #[tokio::test]
@@ -170,7 +176,7 @@ async fn closing_wakes_everybody() {
 async fn a_session_lives_as_long_as_a_handle_or_a_stream() {
     let Pair { agent, agent_incoming: _kept, service, mut service_incoming } = pair();
     let clone = agent.clone();
-    let mut stream = agent.open(Bytes::new()).await.unwrap();
+    let mut stream = agent.open_stream(Bytes::new()).await.unwrap();
     drop((agent, clone));
 
     stream.write_all(b"still there").await.unwrap();
@@ -179,25 +185,28 @@ async fn a_session_lives_as_long_as_a_handle_or_a_stream() {
     assert!(!service.is_ended());
     drop(stream);
 
-    assert!(matches!(soon(service.ended()).await, SessionEnd::GoneAway { code: Code::NONE, .. }));
+    assert!(matches!(
+        soon(service.wait_until_ended()).await,
+        SessionEnd::GoneAway { code: Code::NONE, .. }
+    ));
 }
 
 #[tokio::test]
 async fn heartbeats_measure_and_hold_no_session_open() {
     let Pair { agent, agent_incoming: _kept, service, mut service_incoming } = pair();
-    let beat = heartbeat::keep(&agent, Duration::from_millis(5), Duration::from_secs(10));
+    let beat = heartbeat::start_steady(&agent, Duration::from_millis(5), Duration::from_secs(10));
     let mut stream = soon(service_incoming.next()).await.unwrap();
     assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), stream_kind::HEARTBEAT);
-    let answers = tokio::spawn(heartbeat::answer(stream));
+    let answers = tokio::spawn(heartbeat::echo_beats(stream));
 
-    let mut latency = beat.watch();
+    let mut latency = beat.watch_latency();
     for _ in 0..3 {
         soon(latency.changed()).await.unwrap();
     }
     assert!(beat.latency().is_some());
     drop(agent);
 
-    soon(service.ended()).await;
+    soon(service.wait_until_ended()).await;
     soon(answers).await.unwrap();
 }
 
@@ -207,11 +216,12 @@ async fn a_beat_that_does_not_come_back_ends_the_session_on_either_side() {
         let mut pair = pair();
         let keeper = if side == Side::Agent { &pair.agent } else { &pair.service };
 
-        let _beat = heartbeat::keep(keeper, Duration::from_millis(20), Duration::from_millis(30));
+        let _beat =
+            heartbeat::start_steady(keeper, Duration::from_millis(20), Duration::from_millis(30));
 
-        assert!(matches!(soon(keeper.ended()).await, SessionEnd::Silent), "{side:?}");
+        assert!(matches!(soon(keeper.wait_until_ended()).await, SessionEnd::Silent), "{side:?}");
         let other = if side == Side::Agent { &pair.service } else { &pair.agent };
-        soon(other.ended()).await;
+        soon(other.wait_until_ended()).await;
         let silent = match side {
             Side::Agent => &mut pair.service_incoming,
             Side::Service => &mut pair.agent_incoming,
@@ -224,14 +234,14 @@ async fn a_beat_that_does_not_come_back_ends_the_session_on_either_side() {
 async fn a_peer_that_only_sends_is_given_up_when_it_does_not_answer() {
     let mut pair = pair();
     let (interval, tolerance) = (Duration::from_millis(20), Duration::from_millis(500));
-    let _beat = heartbeat::keep_when_silent(&pair.service, interval, tolerance);
+    let _beat = heartbeat::start_when_silent(&pair.service, interval, tolerance);
     let mut stream = soon(pair.agent_incoming.next()).await.unwrap();
     assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), stream_kind::HEARTBEAT);
     // The first beat goes out at once, and comes back.
     let mut beat = [0; 4];
     soon(stream.read_exact(&mut beat)).await.unwrap();
     stream.write_all(&beat).await.unwrap();
-    let mut own = pair.agent.open(Bytes::from_static(b"hello")).await.unwrap();
+    let mut own = pair.agent.open_stream(Bytes::from_static(b"hello")).await.unwrap();
     let _heard = soon(pair.service_incoming.next()).await.unwrap();
 
     soon(async {
@@ -241,17 +251,18 @@ async fn a_peer_that_only_sends_is_given_up_when_it_does_not_answer() {
     })
     .await;
 
-    assert!(matches!(soon(pair.service.ended()).await, SessionEnd::Silent));
+    assert!(matches!(soon(pair.service.wait_until_ended()).await, SessionEnd::Silent));
 }
 
 #[tokio::test]
 async fn a_peer_that_ends_the_heartbeat_ends_the_session() {
     let mut pair = pair();
-    let _beat = heartbeat::keep(&pair.agent, Duration::from_secs(10), Duration::from_secs(10));
+    let _beat =
+        heartbeat::start_steady(&pair.agent, Duration::from_secs(10), Duration::from_secs(10));
 
     drop(soon(pair.service_incoming.next()).await.unwrap());
 
-    assert!(matches!(soon(pair.agent.ended()).await, SessionEnd::HeartbeatEnded));
+    assert!(matches!(soon(pair.agent.wait_until_ended()).await, SessionEnd::HeartbeatEnded));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,7 +281,7 @@ async fn many_streams_over_a_real_connection_keep_their_bytes_apart() {
     let visitors = (0..64_u8).map(|number| {
         let service = service.clone();
         tokio::spawn(async move {
-            let stream = service.open(Bytes::new()).await.unwrap();
+            let stream = service.open_stream(Bytes::new()).await.unwrap();
             let (mut read, mut write) = stream.into_split();
             let text = vec![number; 300_000];
             let sent = text.clone();
@@ -288,7 +299,7 @@ async fn many_streams_over_a_real_connection_keep_their_bytes_apart() {
         soon(visitor).await.unwrap();
     }
 
-    until(|| service.streams() == 0 && agent.streams() == 0).await;
+    until(|| service.stream_count() == 0 && agent.stream_count() == 0).await;
 }
 
 #[tokio::test]
@@ -321,7 +332,7 @@ async fn ten_thousand_streams_in_a_row_leave_nothing_behind() {
 
     for number in 0..10_000_u32 {
         let first = Bytes::copy_from_slice(&number.to_be_bytes());
-        let mut stream = service.open(first).await.unwrap();
+        let mut stream = service.open_stream(first).await.unwrap();
         // Every third is dropped half-way, every third with its answer unread.
         if number % 3 < 2 {
             stream.shutdown().await.unwrap();
@@ -331,7 +342,7 @@ async fn ten_thousand_streams_in_a_row_leave_nothing_behind() {
         }
     }
 
-    until(|| agent.streams() + service.streams() == 0).await;
+    until(|| agent.stream_count() + service.stream_count() == 0).await;
     assert_eq!(service.open_streams(), 0);
 }
 
@@ -371,8 +382,8 @@ async fn bounded(backlog: UnreadBacklog, left: Range<usize>) {
         streams.push(stream);
     }
 
-    until(|| pair.service.streams() < left.end).await;
-    assert!(pair.service.streams() >= left.start, "{}", pair.service.streams());
+    until(|| pair.service.stream_count() < left.end).await;
+    assert!(pair.service.stream_count() >= left.start, "{}", pair.service.stream_count());
     soon(kept.0.read_exact(&mut vec![0; 256 << 10])).await.unwrap();
 
     // What is read, or given up, makes room for others.

@@ -55,40 +55,41 @@ impl Direction {
             Step::Send(most) => self.send(*most),
             Step::Deliver => self.deliver(),
             Step::Take(most) => {
-                if let ReadResult::Bytes(bytes) = self.receiver.take(*most) {
+                if let ReadResult::Bytes(bytes) = self.receiver.take_chunk(*most) {
                     assert!(!bytes.is_empty() && bytes.len() <= *most);
                     self.check(&bytes);
                 }
             }
             Step::Copy(most) => {
                 let mut target = Vec::new();
-                let copied = self.receiver.copy(*most, |bytes| target.extend_from_slice(bytes));
+                let copied =
+                    self.receiver.copy_chunks(*most, |bytes| target.extend_from_slice(bytes));
                 assert_eq!(copied, target.len());
                 self.check(&target);
             }
             Step::Grant => {
                 if let Some(increment) = self.back.pop_front() {
-                    self.sender.widen(increment as usize);
+                    self.sender.increase_window(increment as usize);
                 }
             }
         }
-        self.back.extend(self.receiver.grant());
+        self.back.extend(self.receiver.grant_window());
         assert!(self.sent - self.read <= WINDOW, "more under way than a window");
-        assert!(self.receiver.buffered() <= WINDOW);
+        assert!(self.receiver.buffered_bytes() <= WINDOW);
     }
 
     fn send(&mut self, most: usize) {
-        let length = most.min(self.sender.sendable());
-        self.sender.sent(length);
+        let length = most.min(self.sender.sendable_bytes());
+        self.sender.record_sent(length);
         self.wire.push_back((self.sent..self.sent + length).map(byte).collect());
         self.sent += length;
     }
 
     fn deliver(&mut self) {
         if let Some(body) = self.wire.pop_front() {
-            self.receiver.announce(body.len()).expect("a sender keeps to its window");
+            self.receiver.announce_body(body.len()).expect("a sender keeps to its window");
             if !body.is_empty() {
-                self.receiver.arrive(body);
+                self.receiver.receive_bytes(body);
             }
         }
     }
@@ -120,7 +121,7 @@ proptest! {
         direction.receiver.peer_finish();
         direction.step(&Step::Copy(WINDOW));
         prop_assert_eq!(direction.read, direction.sent);
-        prop_assert_eq!(direction.receiver.take(1), ReadResult::End);
+        prop_assert_eq!(direction.receiver.take_chunk(1), ReadResult::End);
         prop_assert!(direction.receiver.at_end());
     }
 
@@ -139,7 +140,7 @@ proptest! {
         direction.step(&Step::Deliver);
         direction.step(&Step::Copy(WINDOW));
 
-        prop_assert!(direction.sender.sendable() > WINDOW / 2, "the sender would stand still");
+        prop_assert!(direction.sender.sendable_bytes() > WINDOW / 2, "the sender would stand still");
     }
 
     #[test]
@@ -156,7 +157,7 @@ proptest! {
                 theirs = true;
             }
             prop_assert_eq!(state.is_gone(), ours && theirs);
-            prop_assert_eq!(state.sendable() == 0, ours);
+            prop_assert_eq!(state.sendable_bytes() == 0, ours);
         }
     }
 }
@@ -166,11 +167,11 @@ fn data_after_the_end_and_beyond_the_window_resets() {
     let mut finished = StreamState::default();
     finished.peer_finish();
     let mut full = StreamState::default();
-    full.announce(WINDOW - 1).unwrap();
-    full.announce(1).unwrap();
+    full.announce_body(WINDOW - 1).unwrap();
+    full.announce_body(1).unwrap();
 
-    assert_eq!(finished.announce(0), Err(Code::STREAM_CLOSED));
-    assert_eq!(full.announce(1), Err(Code::FLOW_CONTROL));
+    assert_eq!(finished.announce_body(0), Err(Code::STREAM_CLOSED));
+    assert_eq!(full.announce_body(1), Err(Code::FLOW_CONTROL));
     assert!(finished.is_gone() && full.is_gone());
 }
 
@@ -178,8 +179,8 @@ fn data_after_the_end_and_beyond_the_window_resets() {
 fn a_reset_takes_what_was_not_read_unless_it_was_complete() {
     for complete in [false, true] {
         let mut state = StreamState::default();
-        state.announce(3).unwrap();
-        state.arrive(Bytes::from_static(b"abc"));
+        state.announce_body(3).unwrap();
+        state.receive_bytes(Bytes::from_static(b"abc"));
         if complete {
             state.peer_finish();
         }
@@ -191,25 +192,25 @@ fn a_reset_takes_what_was_not_read_unless_it_was_complete() {
         } else {
             ReadResult::Nothing
         };
-        assert_eq!(state.take(9), expected);
+        assert_eq!(state.take_chunk(9), expected);
         assert_eq!(state.at_end(), complete);
-        assert_eq!((state.sendable(), state.was_reset()), (0, Some(Code::CANCELLED)));
+        assert_eq!((state.sendable_bytes(), state.was_reset()), (0, Some(Code::CANCELLED)));
     }
 }
 
 #[test]
 fn increments_never_widen_beyond_a_window() {
     let mut state = StreamState::default();
-    state.sent(WINDOW);
-    assert_eq!(state.sendable(), 0);
+    state.record_sent(WINDOW);
+    assert_eq!(state.sendable_bytes(), 0);
 
-    state.widen(0);
-    assert_eq!(state.sendable(), 0);
-    state.widen(1000);
-    assert_eq!(state.sendable(), 1000);
-    state.widen(usize::MAX);
+    state.increase_window(0);
+    assert_eq!(state.sendable_bytes(), 0);
+    state.increase_window(1000);
+    assert_eq!(state.sendable_bytes(), 1000);
+    state.increase_window(usize::MAX);
 
-    assert_eq!(state.sendable(), WINDOW);
+    assert_eq!(state.sendable_bytes(), WINDOW);
 }
 
 #[test]
@@ -217,20 +218,22 @@ fn many_short_pieces_take_no_more_than_their_bytes() {
     let mut state = StreamState::default();
     let buffer = Bytes::from(vec![7; 64 * 1024]);
     for at in 0..50_000 {
-        state.announce(1).unwrap();
-        state.arrive(buffer.slice(at..=at));
+        state.announce_body(1).unwrap();
+        state.receive_bytes(buffer.slice(at..=at));
     }
 
-    assert!(matches!(state.take(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 1));
-    assert!(matches!(state.take(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 49_999));
+    assert!(matches!(state.take_chunk(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 1));
+    assert!(
+        matches!(state.take_chunk(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 49_999)
+    );
 }
 
 /// A stream to which these pieces came as they were announced.
 fn filled(pieces: &[usize]) -> StreamState {
     let mut state = StreamState::default();
     for length in pieces {
-        state.announce(*length).unwrap();
-        state.arrive(vec![7; *length].into());
+        state.announce_body(*length).unwrap();
+        state.receive_bytes(vec![7; *length].into());
     }
     state
 }
@@ -248,11 +251,17 @@ fn short_pieces_are_joined_and_long_ones_stay_as_they_came() {
         let mut state = filled(pieces);
 
         for length in taken {
-            let ReadResult::Bytes(bytes) = state.take(usize::MAX) else { panic!("{pieces:?}") };
+            let ReadResult::Bytes(bytes) = state.take_chunk(usize::MAX) else {
+                panic!("{pieces:?}")
+            };
             assert_eq!(bytes.len(), *length, "{pieces:?}");
         }
 
-        assert_eq!((state.take(1), state.buffered()), (ReadResult::Nothing, 0), "{pieces:?}");
+        assert_eq!(
+            (state.take_chunk(1), state.buffered_bytes()),
+            (ReadResult::Nothing, 0),
+            "{pieces:?}"
+        );
     }
 }
 
@@ -261,13 +270,13 @@ fn what_is_taken_and_copied_is_counted() {
     let mut state = filled(&[10, 10]);
     let mut copied = Vec::new();
 
-    assert_eq!(state.buffered(), 20);
-    assert!(matches!(state.take(4), ReadResult::Bytes(bytes) if bytes.len() == 4));
-    assert_eq!(state.buffered(), 16);
-    assert_eq!(state.copy(12, |bytes| copied.push(bytes.len())), 12);
-    assert_eq!((copied, state.buffered()), (vec![6, 6], 4));
-    assert_eq!(state.copy(9, |_| {}), 4);
-    assert_eq!(state.copy(9, |_| panic!("nothing is left")), 0);
+    assert_eq!(state.buffered_bytes(), 20);
+    assert!(matches!(state.take_chunk(4), ReadResult::Bytes(bytes) if bytes.len() == 4));
+    assert_eq!(state.buffered_bytes(), 16);
+    assert_eq!(state.copy_chunks(12, |bytes| copied.push(bytes.len())), 12);
+    assert_eq!((copied, state.buffered_bytes()), (vec![6, 6], 4));
+    assert_eq!(state.copy_chunks(9, |_| {}), 4);
+    assert_eq!(state.copy_chunks(9, |_| panic!("nothing is left")), 0);
 }
 
 #[test]
@@ -275,56 +284,56 @@ fn an_increment_is_due_when_enough_was_read() {
     const INCREMENT: usize = 64 * 1024;
     let mut state = filled(&[INCREMENT, INCREMENT]);
 
-    state.copy(INCREMENT - 1, |_| {});
-    assert_eq!(state.grant(), None);
-    state.copy(1, |_| {});
-    assert_eq!(state.grant(), Some(INCREMENT as u32));
-    assert_eq!(state.grant(), None, "it was told");
+    state.copy_chunks(INCREMENT - 1, |_| {});
+    assert_eq!(state.grant_window(), None);
+    state.copy_chunks(1, |_| {});
+    assert_eq!(state.grant_window(), Some(INCREMENT as u32));
+    assert_eq!(state.grant_window(), None, "it was told");
     // The window is as wide as before then.
-    state.announce(WINDOW - INCREMENT).unwrap();
-    assert_eq!(state.announce(1), Err(Code::FLOW_CONTROL));
+    state.announce_body(WINDOW - INCREMENT).unwrap();
+    assert_eq!(state.announce_body(1), Err(Code::FLOW_CONTROL));
 }
 
 #[test]
 fn who_sends_no_more_needs_no_increment() {
     for end in [StreamState::peer_finish, |state: &mut StreamState| state.reset(Code::CANCELLED)] {
         let mut state = filled(&[WINDOW]);
-        state.copy(WINDOW, |_| {});
+        state.copy_chunks(WINDOW, |_| {});
 
         end(&mut state);
 
-        assert_eq!(state.grant(), None);
+        assert_eq!(state.grant_window(), None);
     }
 }
 
 #[test]
 fn a_stream_moves_when_something_was_read_or_sent() {
     let mut state = filled(&[10]);
-    assert_eq!(state.moves(), 0);
+    assert_eq!(state.move_count(), 0);
 
-    state.take(1);
-    state.copy(1, |_| {});
-    state.sent(1);
-    assert_eq!(state.moves(), 3);
+    state.take_chunk(1);
+    state.copy_chunks(1, |_| {});
+    state.record_sent(1);
+    assert_eq!(state.move_count(), 3);
 
-    state.copy(0, |_| {});
-    state.widen(1);
-    state.announce(1).unwrap();
-    state.take(8);
-    state.take(8);
-    assert_eq!(state.moves(), 4, "nothing was left for the last");
+    state.copy_chunks(0, |_| {});
+    state.increase_window(1);
+    state.announce_body(1).unwrap();
+    state.take_chunk(8);
+    state.take_chunk(8);
+    assert_eq!(state.move_count(), 4, "nothing was left for the last");
 }
 
 #[test]
 fn a_peer_is_held_up_while_its_window_is_used_up() {
     let mut state = filled(&[WINDOW - 1]);
     assert!(!state.holds_up_peer());
-    state.announce(1).unwrap();
+    state.announce_body(1).unwrap();
     assert!(state.holds_up_peer());
 
-    state.copy(WINDOW, |_| {});
+    state.copy_chunks(WINDOW, |_| {});
     assert!(state.holds_up_peer(), "it does not know yet");
-    state.grant();
+    state.grant_window();
     assert!(!state.holds_up_peer());
 
     let mut finished = filled(&[WINDOW]);
@@ -335,13 +344,13 @@ fn a_peer_is_held_up_while_its_window_is_used_up() {
 #[test]
 fn nothing_arrives_after_a_reset_and_the_first_code_stays() {
     let mut state = StreamState::default();
-    state.announce(5).unwrap();
+    state.announce_body(5).unwrap();
     state.reset(Code::REFUSED);
 
-    state.arrive(Bytes::from_static(b"late"));
+    state.receive_bytes(Bytes::from_static(b"late"));
     state.reset(Code::CANCELLED);
 
-    assert_eq!((state.buffered(), state.take(9)), (0, ReadResult::Nothing));
+    assert_eq!((state.buffered_bytes(), state.take_chunk(9)), (0, ReadResult::Nothing));
     assert_eq!(state.was_reset(), Some(Code::REFUSED));
     assert!(!state.finish(), "there is nobody to tell");
 }

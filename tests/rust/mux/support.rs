@@ -39,7 +39,7 @@ pub fn pair() -> Pair {
 impl Pair {
     /// A stream that the service opened, from both sides.
     pub async fn stream(&mut self) -> (Stream, Stream) {
-        let opened = self.service.open(Bytes::new()).await.unwrap();
+        let opened = self.service.open_stream(Bytes::new()).await.unwrap();
         (opened, soon(self.agent_incoming.next()).await.unwrap())
     }
 }
@@ -78,7 +78,7 @@ pub enum EventDelivery {
 
 impl Raw {
     pub fn start() -> (Self, MuxSession, Incoming) {
-        Self::start_with(SessionLimits::of(Side::Service))
+        Self::start_with(SessionLimits::for_side(Side::Service))
     }
 
     pub fn start_with(limits: SessionLimits) -> (Self, MuxSession, Incoming) {

@@ -56,7 +56,7 @@ fn cases() -> Vec<(PathBuf, Case)> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
-        let case = ginnel_api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"));
+        let case = ginnel_api::yaml::read_yaml(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"));
         (path, case)
     };
     paths.into_iter().map(read).collect()

@@ -28,7 +28,7 @@ fn every_action_is_run_by_a_case() {
     for (_, case) in cases().into_iter().filter(|(_, case)| !case.exchanges.is_empty()) {
         let mut trial = trial(&case);
         for exchange in &case.exchanges {
-            let report = trial.run(&traffic(exchange)).unwrap();
+            let report = trial.simulate_traffic(&traffic(exchange)).unwrap();
             run.extend(report.rules.iter().flat_map(|rule| &rule.actions).map(|it| it.r#type));
         }
     }
@@ -41,7 +41,7 @@ fn run(case: &Case) -> Vec<(usize, String)> {
     let mut trial = trial(case);
     let mut differences = Vec::new();
     for (index, exchange) in case.exchanges.iter().enumerate() {
-        let report = trial.run(&traffic(exchange)).unwrap();
+        let report = trial.simulate_traffic(&traffic(exchange)).unwrap();
         let found = readable(&report);
         let mut found_here = Vec::new();
         compare("", &found, &exchange["expect"], &mut found_here);

@@ -24,7 +24,7 @@ use crate::mux::support::{PATIENCE, pair, soon};
 
 async fn accept(mut stream: Stream) -> Result<IncomingCall, rpc::RpcError> {
     let kind = soon(read_kind(&mut stream)).await.unwrap();
-    soon(IncomingCall::read(kind, stream)).await
+    soon(IncomingCall::read_message(kind, stream)).await
 }
 
 #[tokio::test]
@@ -38,9 +38,9 @@ async fn a_call_gets_its_answer() {
 
     let call = accept(soon(pair.service_incoming.next()).await.unwrap()).await.unwrap();
     assert_eq!(call.kind(), stream_kind::AUTH);
-    assert_eq!(call.decode::<Auth>().unwrap().version, ["3"]);
+    assert_eq!(call.decode_message::<Auth>().unwrap().version, ["3"]);
     let answer = AuthAnswer { client_id: "c1".into(), ..AuthAnswer::default() };
-    call.answer(&answer).await.unwrap();
+    call.send_response(&answer).await.unwrap();
 
     assert_eq!(soon(asked).await.unwrap().unwrap(), answer);
 }
@@ -52,7 +52,7 @@ async fn a_refused_call_is_an_answer_with_an_error() {
     let asked = tokio::spawn(async move { rpc::call(&caller, &Bind::default(), PATIENCE).await });
 
     let call = accept(soon(pair.service_incoming.next()).await.unwrap()).await.unwrap();
-    call.refuse(error_text("no such host", Some("ERR_NGROK_1"))).await.unwrap();
+    call.send_error(error_text("no such host", Some("ERR_NGROK_1"))).await.unwrap();
 
     let failure = soon(asked).await.unwrap().unwrap().failure().unwrap();
     assert_eq!(failure.code.as_deref(), Some("ERR_NGROK_1"));
@@ -61,7 +61,7 @@ async fn a_refused_call_is_an_answer_with_an_error() {
 #[tokio::test]
 async fn a_call_split_into_single_bytes_is_read_without_an_end() {
     let mut pair = pair();
-    let mut stream = pair.agent.open(Bytes::new()).await.unwrap();
+    let mut stream = pair.agent.open_stream(Bytes::new()).await.unwrap();
     let message = b"\0\0\0\x01 \n{\"Id\": \"}\\\"{\", \"Opts\": {\"a\": [{}]}}\n  {\"next\": ";
     for byte in message {
         stream.write_all(&[*byte]).await.unwrap();
@@ -70,8 +70,8 @@ async fn a_call_split_into_single_bytes_is_read_without_an_end() {
 
     let call = accept(soon(pair.service_incoming.next()).await.unwrap()).await.unwrap();
 
-    assert_eq!(call.decode::<Bind>().unwrap().id, "}\"{");
-    call.answer(&CommandResponse::default()).await.unwrap();
+    assert_eq!(call.decode_message::<Bind>().unwrap().id, "}\"{");
+    call.send_response(&CommandResponse::default()).await.unwrap();
     let mut answer = Vec::new();
     soon(stream.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(answer, b"{}");
@@ -81,7 +81,7 @@ async fn a_call_split_into_single_bytes_is_read_without_an_end() {
 async fn a_call_without_an_object_is_refused() {
     let mut pair = pair();
     for (text, last) in [(&b"[1]"[..], false), (b"{\"Id\": ", true), (b"", true)] {
-        let mut stream = pair.agent.open(Bytes::from_static(&[0; 4])).await.unwrap();
+        let mut stream = pair.agent.open_stream(Bytes::from_static(&[0; 4])).await.unwrap();
         stream.write_all(text).await.unwrap();
         if last {
             stream.shutdown().await.unwrap();
@@ -98,7 +98,8 @@ async fn a_call_without_an_object_is_refused() {
 #[tokio::test]
 async fn a_call_of_more_than_a_mebibyte_is_refused() {
     let mut pair = pair();
-    let mut stream = pair.agent.open(Bytes::from_static(b"\0\0\0\x01{\"Id\": \"")).await.unwrap();
+    let mut stream =
+        pair.agent.open_stream(Bytes::from_static(b"\0\0\0\x01{\"Id\": \"")).await.unwrap();
     tokio::spawn(async move { stream.write_all(&vec![b'x'; 2 << 20]).await });
 
     let call = accept(soon(pair.service_incoming.next()).await.unwrap()).await;
@@ -125,11 +126,11 @@ async fn a_stopped_tunnel_is_told_without_an_answer() {
     let mut pair = pair();
     let message = StopTunnel { id: "b1".into(), message: "over".into(), error_code: None };
 
-    rpc::tell(&pair.service, &message).await.unwrap();
+    rpc::send_notification(&pair.service, &message).await.unwrap();
 
     let call = accept(soon(pair.agent_incoming.next()).await.unwrap()).await.unwrap();
     assert_eq!(call.kind(), stream_kind::STOP_TUNNEL);
-    assert_eq!(call.decode::<StopTunnel>().unwrap(), message);
+    assert_eq!(call.decode_message::<StopTunnel>().unwrap(), message);
 }
 
 #[tokio::test]
@@ -163,7 +164,7 @@ async fn a_proxy_header_that_is_none_is_refused() {
     let headers: [&[u8]; 3] =
         [b"\x02\0\0\0\0\0\0\0{}", b"\xff\xff\xff\xff\xff\xff\xff\xff", b"\0\0\0\0\0\0\0\x10"];
     for header in headers {
-        let _visitor = pair.service.open(Bytes::copy_from_slice(header)).await.unwrap();
+        let _visitor = pair.service.open_stream(Bytes::copy_from_slice(header)).await.unwrap();
 
         let mut stream = soon(pair.agent_incoming.next()).await.unwrap();
 

@@ -10,13 +10,13 @@ use ginnel_mux::protocol::message::BindPlace;
 use ginnel_mux::protocol::message::Hidden;
 use ginnel_mux::protocol::message::RemoteError;
 use ginnel_mux::protocol::message::StopTunnel;
-use ginnel_mux::protocol::message::decode;
+use ginnel_mux::protocol::message::decode_message;
 use ginnel_mux::protocol::message::error_text;
 
 use serde_json::{Value, json};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    decode(value.to_string().as_bytes()).unwrap()
+    decode_message(value.to_string().as_bytes()).unwrap()
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn names_are_read_in_any_case() {
 #[test]
 fn the_exact_name_wins_over_another_spelling() {
     for text in [r#"{"ID": "other", "Id": "exact"}"#, r#"{"Id": "exact", "ID": "other"}"#] {
-        assert_eq!(decode::<StopTunnel>(text.as_bytes()).unwrap().id, "exact");
+        assert_eq!(decode_message::<StopTunnel>(text.as_bytes()).unwrap().id, "exact");
     }
 }
 
@@ -89,7 +89,7 @@ fn an_answer_echoes_the_options_and_has_what_clients_need() {
     let mut opts = read::<BindOpts>(json!({"HOSTNAME": "", "Mystery": {"kept": null}}));
 
     opts.set("Hostname", "chosen.example");
-    opts.complete("http");
+    opts.fill_defaults("http");
 
     assert_eq!(
         serde_json::to_value(&opts).unwrap(),
@@ -161,6 +161,6 @@ fn what_is_no_message_is_refused() {
     for text in
         ["", "{", "[]", "7", r#"{"Version": 3}"#, r#"{"Extra": {"HeartbeatInterval": "1"}}"#]
     {
-        assert!(decode::<Auth>(text.as_bytes()).is_err(), "{text}");
+        assert!(decode_message::<Auth>(text.as_bytes()).is_err(), "{text}");
     }
 }

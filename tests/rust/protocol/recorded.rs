@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ginnel_agent::definition::{BindMessage, Definition};
 use ginnel_gateway::GatewaySettings;
-use ginnel_mux::protocol::message::{Bind, BindAnswer, decode};
+use ginnel_mux::protocol::message::{Bind, BindAnswer, decode_message};
 use ginnel_mux::protocol::rpc;
 use ginnel_mux::{MuxSession, Side};
 use ginnel_service::{Options, Service};
@@ -84,7 +84,7 @@ impl Material {
 }
 
 fn sent(definition: &Map<String, Value>) -> Vec<Value> {
-    let definition = Definition::read(definition).unwrap();
+    let definition = Definition::from_document(definition).unwrap();
     let sent = |message| match message {
         BindMessage::Endpoint(bind) => serde_json::to_value(*bind).unwrap(),
         BindMessage::Labeled(bind) => serde_json::to_value(bind).unwrap(),
@@ -127,7 +127,7 @@ async fn services_reply_to_earlier_agents_as_before() {
 async fn replies(session: &MuxSession, material: &Material, binds: &[Value]) -> Vec<Value> {
     let mut replies = Vec::new();
     for bind in binds {
-        let bind: Bind = decode(bind.to_string().as_bytes()).unwrap();
+        let bind: Bind = decode_message(bind.to_string().as_bytes()).unwrap();
         let reply = rpc::call(session, &bind, PATIENCE).await.unwrap();
         replies.push(material.recorded(&without_chance(reply)));
     }

@@ -138,13 +138,13 @@ async fn events_hold_no_secrets_and_no_bodies(engine: Engine) {
 
 #[tokio::test]
 async fn events_are_found_by_operation_principal_resource_and_time() {
-    let origin = Origin::seeded(7, std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+    let origin = Origin::from_seed(7, std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
     let service = Running::with(Options { origin, ..Options::default() }).await;
     let first = service.create("/ip_policies", json!({})).await;
-    service.service.advance(Duration::from_secs(60));
+    service.service.advance_clock(Duration::from_secs(60));
     let second = service.create("/ip_policies", json!({})).await;
     service.create("/api_keys", json!({})).await;
-    service.service.advance(Duration::from_secs(60));
+    service.service.advance_clock(Duration::from_secs(60));
     service.delete(&format!("/ip_policies/{first}")).await;
     let all = events(&service, "").await;
     let owner = all[0]["owner_id"].as_str().unwrap();
@@ -301,7 +301,7 @@ async fn events_are_removed_a_few_at_a_time_the_oldest_first() {
     let left = |terms: &[&str]| {
         let terms = terms.iter().map(|term| (*term).to_owned()).collect();
         let query = EventQuery { terms, limit: 100, ..EventQuery::default() };
-        store.read_blocking(|view| view.events(&query)).unwrap()
+        store.read_blocking(|view| view.audit_events(&query)).unwrap()
     };
     assert_eq!(left(&[]), ["aev_009", "aev_008"]);
     assert_eq!(left(&["even"]), ["aev_009", "aev_008"]);
@@ -317,5 +317,5 @@ async fn a_change_that_is_undone_leaves_no_event() {
     });
 
     assert!(failed.await.is_err());
-    assert_eq!(store.read_blocking(|view| view.event("aev_001")).unwrap(), None);
+    assert_eq!(store.read_blocking(|view| view.audit_event("aev_001")).unwrap(), None);
 }

@@ -31,7 +31,7 @@ fn cases() -> Vec<Value> {
 
 fn cases_of(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
-    ginnel_api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"))
+    ginnel_api::yaml::read_yaml(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -117,7 +117,7 @@ impl Nodes {
 
     /// Asks an agent to start a tunnel; gives the status and what it says.
     pub async fn tunnel(&self, agent: &Agent, definition: Value) -> (u16, Value) {
-        let url = format!("{}/api/tunnels", agent.url().unwrap());
+        let url = format!("{}/api/tunnels", agent.api_url().unwrap());
         let request = self.http.post(url).header("content-type", "application/json");
         let response = request.body(definition.to_string()).send().await.unwrap();
         (response.status().as_u16(), body_of(response).await)
@@ -246,7 +246,7 @@ async fn a_name_is_free_for_others_when_its_tunnel_ends() {
     assert_eq!(nodes.tunnel(&one, definition.clone()).await.0, 201);
     assert!(nodes.tunnel(&other, definition.clone()).await.0 >= 400);
 
-    let url = format!("{}/api/tunnels/web", one.url().unwrap());
+    let url = format!("{}/api/tunnels/web", one.api_url().unwrap());
     assert_eq!(nodes.http.delete(url).send().await.unwrap().status().as_u16(), 204);
 
     let began = Instant::now();
@@ -439,7 +439,7 @@ async fn an_agent_of_ours_has_its_tunnels_at_two_nodes() {
     }
 
     let lost = nodes.nodes.remove(0);
-    let (mut state, stopping) = (agent.watch(), lost.stop(Duration::ZERO));
+    let (mut state, stopping) = (agent.watch_state(), lost.stop(Duration::ZERO));
     let visiting = async {
         for _ in 0..100 {
             assert_eq!(nodes.visit(0, "web.tunnels.test").await, 200);
@@ -448,7 +448,7 @@ async fn an_agent_of_ours_has_its_tunnels_at_two_nodes() {
     tokio::join!(stopping, visiting);
     let one = state.wait_for(|state| state.sessions().count() == 1);
     drop(tokio::time::timeout(PATIENCE, one).await.unwrap().unwrap());
-    assert_eq!(agent.tunnels()[0].status.as_deref(), Some("online"));
+    assert_eq!(agent.list_tunnels()[0].status.as_deref(), Some("online"));
 
     agent.stop(Duration::ZERO).await;
     nodes.until(0, TUNNELS, &[]).await;

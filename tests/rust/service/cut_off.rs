@@ -60,7 +60,7 @@ async fn visitors_reach_a_node_without_database_until_another_has_the_name_and_a
     until_status(&nodes, 0, 502).await;
     // The other node tells it that the name is lost, and nobody where to.
     until_status(&nodes, 1, 404).await;
-    let status = || first.tunnels()[0].status.clone().unwrap_or_default();
+    let status = || first.list_tunnels()[0].status.clone().unwrap_or_default();
     assert!(status().starts_with("reconnecting: "), "{}", status());
 
     gate.close(false);

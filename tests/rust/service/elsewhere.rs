@@ -50,7 +50,7 @@ impl Nodes {
 }
 
 fn port_of(agent: &Agent) -> u16 {
-    agent.tunnels()[0].public_url.rsplit_once(':').unwrap().1.parse().unwrap()
+    agent.list_tunnels()[0].public_url.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -25,7 +25,7 @@ pub(super) fn name_of(database: &PostgresOptions) -> String {
 }
 
 async fn stop_tunnel(nodes: &Nodes, agent: &Agent) {
-    let url = format!("{}/api/tunnels/web", agent.url().unwrap());
+    let url = format!("{}/api/tunnels/web", agent.api_url().unwrap());
     assert_eq!(nodes.http.delete(url).send().await.unwrap().status().as_u16(), 204);
 }
 

@@ -50,7 +50,7 @@ fn note(number: u32) -> Note {
 }
 
 async fn put(store: &Store, note: Note) {
-    store.write(move |change| change.put(&note)).await.unwrap();
+    store.write(move |change| change.put_document(&note)).await.unwrap();
 }
 
 fn filled(folder: &Folder) -> PathBuf {
@@ -83,19 +83,20 @@ async fn documents_links_and_claims_are_kept_and_go_together() {
         put(&store, note(1)).await;
         store
             .write(|change| -> Result<(), StoreError> {
-                assert!(change.claim("space", "key", "note_001")?);
-                assert!(!change.claim("space", "key", "note_002")?);
-                change.link("note_001", "role", ["other_1", "other_2"])
+                assert!(change.claim_key("space", "key", "note_001")?);
+                assert!(!change.claim_key("space", "key", "note_002")?);
+                change.replace_references("note_001", "role", ["other_1", "other_2"])
             })
             .await
             .unwrap();
 
         let (found, referrers) = store
             .read_blocking(|view| -> Result<_, StoreError> {
-                Ok((view.find::<Note>("note_001")?, view.referrers("other_1", "role")?))
+                Ok((view.find_document::<Note>("note_001")?, view.referrers("other_1", "role")?))
             })
             .unwrap();
-        let removed = store.write(|change| change.remove::<Note>("note_001")).await.unwrap();
+        let removed =
+            store.write(|change| change.remove_document::<Note>("note_001")).await.unwrap();
         let left = store
             .read_blocking(|view| -> Result<_, StoreError> {
                 Ok((view.claimant("space", "key")?, view.referrers("other_1", "role")?))
@@ -114,13 +115,13 @@ async fn a_failed_change_leaves_nothing_behind(engine: Engine) {
 
     let failed = store
         .write(|change| -> Result<(), StoreError> {
-            change.put(&note(1))?;
+            change.put_document(&note(1))?;
             Err(StoreError::Closed)
         })
         .await;
 
     assert!(failed.is_err());
-    assert_eq!(store.read_blocking(|view| view.find::<Note>("note_001")).unwrap(), None);
+    assert_eq!(store.read_blocking(|view| view.find_document::<Note>("note_001")).unwrap(), None);
 }
 
 #[tokio::test]
@@ -130,9 +131,9 @@ async fn a_closed_store_says_so() {
         let store = Store::open(file.as_deref()).unwrap();
         store.close();
 
-        assert!(matches!(store.write(|c| c.put(&note(1))).await, Err(StoreError::Closed)));
+        assert!(matches!(store.write(|c| c.put_document(&note(1))).await, Err(StoreError::Closed)));
         assert!(matches!(
-            store.read_blocking(|view| view.find::<Note>("x")),
+            store.read_blocking(|view| view.find_document::<Note>("x")),
             Err(StoreError::Closed)
         ));
     }
@@ -152,7 +153,10 @@ fn what_was_answered_survives_an_end_without_closing() {
     }
     let copy = Store::open(Some(&copy)).unwrap();
 
-    assert_eq!(copy.read_blocking(|view| view.find::<Note>("note_001")).unwrap(), Some(note(1)));
+    assert_eq!(
+        copy.read_blocking(|view| view.find_document::<Note>("note_001")).unwrap(),
+        Some(note(1))
+    );
 }
 
 #[test]
@@ -310,7 +314,7 @@ fn readers_that_follow_each_other_do_not_hold_the_log() {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
                     let read = store.read_blocking(|view| {
                         std::thread::sleep(std::time::Duration::from_millis(5));
-                        view.find::<Note>("note_001")
+                        view.find_document::<Note>("note_001")
                     });
                     assert!(read.unwrap().is_some());
                 }
@@ -337,7 +341,7 @@ async fn what_cannot_be_stored_says_why() {
     put(&store, note(1)).await;
     fs::rename(&path, folder.file("elsewhere")).unwrap();
 
-    let written = store.write(|change| change.put(&note(900))).await;
+    let written = store.write(|change| change.put_document(&note(900))).await;
 
     let error = written.unwrap_err();
     assert_eq!(error.fault(), Some(StorageFault::Detached));
@@ -347,10 +351,10 @@ async fn what_cannot_be_stored_says_why() {
     put(&store, note(901)).await;
     assert_eq!(health.next().await.unwrap(), "changes are stored again");
     fs::remove_file(&path).unwrap();
-    assert!(store.write(|change| change.put(&note(902))).await.is_err());
+    assert!(store.write(|change| change.put_document(&note(902))).await.is_err());
     assert!(health.next().await.unwrap().contains(&path.display().to_string()));
     assert!(store.is_read_only());
-    assert!(store.read_blocking(|view| view.find::<Note>("note_001")).unwrap().is_some());
+    assert!(store.read_blocking(|view| view.find_document::<Note>("note_001")).unwrap().is_some());
 }
 
 #[test]
@@ -360,18 +364,21 @@ fn a_database_is_whole_before_it_has_its_name() {
 
     let failed = Store::open_filled(Some(&path), Origin::default(), MissingLog::Refuse, |change| {
         assert!(!path.exists());
-        change.put(&note(1))?;
+        change.put_document(&note(1))?;
         Err(StoreError::Closed)
     });
     assert!(matches!(failed, Err(StoreError::Closed)));
     assert_eq!(fs::read_dir(&folder.path).unwrap().count(), 1, "the file of the lock alone");
     fs::write(folder.file("db-unfinished"), "of a process that was killed").unwrap();
     let store = Store::open_filled(Some(&path), Origin::default(), MissingLog::Refuse, |change| {
-        change.put(&note(2))
+        change.put_document(&note(2))
     });
     let store = store.unwrap();
 
-    assert_eq!(store.read_blocking(|view| view.find::<Note>("note_001")).unwrap(), None);
-    assert_eq!(store.read_blocking(|view| view.find::<Note>("note_002")).unwrap(), Some(note(2)));
+    assert_eq!(store.read_blocking(|view| view.find_document::<Note>("note_001")).unwrap(), None);
+    assert_eq!(
+        store.read_blocking(|view| view.find_document::<Note>("note_002")).unwrap(),
+        Some(note(2))
+    );
     assert!(!folder.file("db-unfinished").exists());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ginnel_api::{Kind, encode_arguments, remote};
-use ginnel_service::{decode, handlers};
+use ginnel_service::{decode_arguments, handlers};
 
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ fn sample(kind: &Kind) -> Value {
 #[test]
 fn every_operation_has_one_handler() {
     let mut handlers: BTreeMap<_, usize> = BTreeMap::new();
-    for info in handlers::operations() {
+    for info in handlers::handled_operations() {
         *handlers.entry((info.resource, info.name)).or_default() += 1;
     }
 
@@ -67,7 +67,7 @@ fn what_is_encoded_is_decoded_to_itself() {
                 Some((path, query)) => (path, Some(query)),
                 None => (call.target.as_str(), None),
             };
-            let decoded = decode(info, path, query, call.body.as_deref());
+            let decoded = decode_arguments(info, path, query, call.body.as_deref());
             assert_eq!(decoded, Ok(arguments), "{}.{}", info.resource, info.name);
         }
     }

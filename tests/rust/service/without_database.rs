@@ -35,7 +35,7 @@ async fn agent_at(nodes: &Nodes, wires: &[&Wire], host: &str) -> Agent {
     let mut options = options_of(&nodes.nodes[0]);
     options.server_addrs = wires.iter().map(|wire| wire.address.into()).collect();
     let agent = Agent::start(options).await.unwrap();
-    let mut state = agent.watch();
+    let mut state = agent.watch_state();
     let all = state.wait_for(|state| state.sessions().count() == wires.len());
     drop(tokio::time::timeout(PATIENCE, all).await.unwrap().unwrap());
     let definition = json!({"name": "web", "addr": mirror().await, "proto": "http",
@@ -68,7 +68,7 @@ async fn a_tunnel_that_one_of_two_nodes_has_lost_is_found_at_the_other() {
     wires[0].cut();
     wires[3].cut();
     for agent in [&one, &two] {
-        let mut state = agent.watch();
+        let mut state = agent.watch_state();
         let left = state.wait_for(|state| state.sessions().count() == 1);
         drop(tokio::time::timeout(PATIENCE, left).await.unwrap().unwrap());
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bench_service::median;
 use ginnel_api::remote::api_keys::{ApiKey, Get};
-use ginnel_api::{Secret, encode};
+use ginnel_api::{Secret, encode_operation};
 use ginnel_client::{Client, ClientOptions};
 use tokio::runtime::{Builder, Runtime};
 
@@ -229,10 +229,10 @@ fn wanted() -> Get {
 }
 
 fn ours_blocking(client: &Client) {
-    let call = encode(&wanted()).expect("a request");
+    let call = encode_operation(&wanted()).expect("a request");
     let answer =
         client.send_blocking(call, None, || false).expect("an answer").expect("not interrupted");
-    let _: ApiKey = answer.accept().and_then(|answer| answer.decode()).expect("a key");
+    let _: ApiKey = answer.error_for_status().and_then(|answer| answer.decode()).expect("a key");
 }
 
 async fn theirs(client: &reqwest::Client, request: &reqwest::Request) {

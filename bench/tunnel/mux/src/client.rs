@@ -22,7 +22,7 @@ pub async fn session(dialler: &Dialler) -> Result<MuxSession> {
 pub async fn small(session: &MuxSession) -> Result<()> {
     let mut first = [9; 1 + REQUEST];
     first[0] = SMALL;
-    let mut stream = session.open(Bytes::copy_from_slice(&first)).await?;
+    let mut stream = session.open_stream(Bytes::copy_from_slice(&first)).await?;
     stream.read_exact(&mut [0; ANSWER]).await?;
     Ok(())
 }
@@ -55,7 +55,7 @@ pub async fn bulk(
 }
 
 pub async fn bulk_stream(session: &MuxSession, length: u64, piece: usize) -> Result<()> {
-    bulk(session.open(Bytes::from_static(&[SINK])).await?, length, piece).await
+    bulk(session.open_stream(Bytes::from_static(&[SINK])).await?, length, piece).await
 }
 
 pub async fn bulk_plain(dialler: &Dialler, length: u64, piece: usize) -> Result<()> {

@@ -144,7 +144,7 @@ async fn idle(dialler: &Dialler, peer: u32, rows: &mut Vec<Row>) -> Result<()> {
     let (ours, theirs) = (resident(std::process::id())?, resident(peer)?);
     let mut streams = Vec::with_capacity(IDLE);
     for _ in 0..IDLE {
-        streams.push(session.open(Bytes::from_static(&[SMALL])).await?);
+        streams.push(session.open_stream(Bytes::from_static(&[SMALL])).await?);
         // The peer must keep up, or it would refuse some.
         tokio::task::yield_now().await;
     }

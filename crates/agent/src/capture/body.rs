@@ -54,7 +54,7 @@ impl CapturedBody {
                 continue;
             }
             let (now, later) = rest.split_at(rest.len().min(BLOCK_BYTES - last.len()));
-            grow(last, now.len());
+            grow_block(last, now.len());
             last.extend_from_slice(now);
             rest = later;
         }
@@ -62,14 +62,14 @@ impl CapturedBody {
     }
 
     /// Gives back what was set aside for more.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn shrink_to_fit(&mut self) {
         self.others.shrink_to_fit();
         self.others.last_mut().unwrap_or(&mut self.first).shrink_to_fit();
     }
 }
 
 /// Makes room for so many more bytes, and no more than a block.
-fn grow(block: &mut Vec<u8>, more: usize) {
+fn grow_block(block: &mut Vec<u8>, more: usize) {
     let needed = block.len() + more;
     if needed > block.capacity() {
         let room = (2 * block.capacity()).clamp(needed, BLOCK_BYTES);
@@ -121,7 +121,7 @@ mod tests {
         body.push(&[b'x'; 100]);
         body.push(&[b'x'; 33_000]);
 
-        body.settle();
+        body.shrink_to_fit();
 
         let room: usize = blocks(&body).map(Vec::capacity).sum();
         assert_eq!(room, body.len());

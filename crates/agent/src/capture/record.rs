@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use ginnel_api::local::requests::{CapturedRequest, PolicyRule, RequestMessage, ResponseMessage};
 use ginnel_api::{Base64, Flag, Note, Timestamp, Trailers};
-use ginnel_http1::{self as http1, Body, HeadField, HeadWriter, lines_of};
+use ginnel_http1::{self as http1, Body, HeadField, HeadWriter, head_lines};
 
 use super::CapturedBody;
 use super::stream::{BodyMarks, SocketLog, StreamKind};
@@ -172,12 +172,12 @@ impl CaptureRecord {
     }
 
     /// What the record counts against the limit.
-    pub(super) fn cost(&self) -> usize {
-        self.exchange().cost()
+    pub(super) fn memory_cost(&self) -> usize {
+        self.lock_exchange().memory_cost()
     }
 
     /// When it arrived, by the clock of this machine's time zone.
-    pub fn start(&self) -> DateTime<Local> {
+    pub fn local_start(&self) -> DateTime<Local> {
         self.start.with_timezone(&Local)
     }
 
@@ -187,31 +187,31 @@ impl CaptureRecord {
     }
 
     /// What was said, so far.
-    pub fn exchange(&self) -> MutexGuard<'_, CapturedExchange> {
+    pub fn lock_exchange(&self) -> MutexGuard<'_, CapturedExchange> {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The record as the agent API shows it.
-    pub fn show(&self) -> CapturedRequest {
-        let exchange = self.exchange();
+    pub fn to_captured_request(&self) -> CapturedRequest {
+        let exchange = self.lock_exchange();
         let nanoseconds = exchange.took.map_or(0, |took| took.as_nanos());
         CapturedRequest {
             uri: format!("/api/requests/http/{}", self.id),
             id: self.id.clone(),
             tunnel_name: self.tunnel_name.clone(),
             remote_addr: self.source.remote_addr.clone(),
-            start: Timestamp(self.start().to_rfc3339_opts(SecondsFormat::Secs, false)),
+            start: Timestamp(self.local_start().to_rfc3339_opts(SecondsFormat::Secs, false)),
             duration: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
-            request: exchange.request.show_request(),
-            response: exchange.response.as_ref().map(CapturedMessage::show_response),
+            request: exchange.request.to_request_message(),
+            response: exchange.response.as_ref().map(CapturedMessage::to_response_message),
             error: Note(exchange.error.clone().unwrap_or_default()),
             mock_id: Note(exchange.mock_id.clone().unwrap_or_default()),
             hold_id: Note(exchange.hold_id.clone().unwrap_or_default()),
             replay_of: Note(self.source.replay_of.clone().unwrap_or_default()),
             schedule_id: Note(self.source.schedule_id.clone().unwrap_or_default()),
             edited: Flag(exchange.is_edited),
-            timings: exchange.timing().map(ExchangeTiming::show),
-            stream: Note(exchange.stream().map_or("", StreamKind::name).to_owned()),
+            timings: exchange.timing().map(ExchangeTiming::to_timings),
+            stream: Note(exchange.stream_kind().map_or("", StreamKind::name).to_owned()),
             grpc_status: exchange.grpc_status().map(i64::from),
             edge_id: Note(self.source.edge_id.clone()),
             route_id: Note(self.source.route_id.clone()),
@@ -225,7 +225,7 @@ impl CaptureRecord {
 
 impl CapturedExchange {
     /// What comes one after the other; none where that is all at once.
-    pub fn stream(&self) -> Option<StreamKind> {
+    pub fn stream_kind(&self) -> Option<StreamKind> {
         if self.socket.is_some() { Some(StreamKind::WebSocket) } else { self.stream }
     }
 
@@ -254,20 +254,20 @@ impl CapturedExchange {
     }
 
     /// What the exchange counts against the limit.
-    pub(super) fn cost(&self) -> usize {
+    pub(super) fn memory_cost(&self) -> usize {
         RECORD_OVERHEAD_BYTES
-            + self.request.cost()
+            + self.request.memory_cost()
             + self.note.len()
-            + self.response.as_ref().map_or(0, CapturedMessage::cost)
-            + self.request_marks.cost()
-            + self.response_marks.cost()
-            + self.socket.as_ref().map_or(0, SocketLog::cost)
+            + self.response.as_ref().map_or(0, CapturedMessage::memory_cost)
+            + self.request_marks.memory_cost()
+            + self.response_marks.memory_cost()
+            + self.socket.as_ref().map_or(0, SocketLog::memory_cost)
             + self.rules.iter().map(rule_cost).sum::<usize>()
     }
 
     /// Where the time went; none while the exchange lasts.
     pub fn timing(&self) -> Option<ExchangeTiming> {
-        self.took.map(|took| self.marks.timing(took))
+        self.took.map(|took| self.marks.split_timing(took))
     }
 }
 
@@ -291,7 +291,7 @@ impl CapturedMessage {
     }
 
     /// A message whose body is framed so, and follows.
-    pub fn awaiting(head: &[u8], body: &Body) -> Self {
+    pub fn awaiting_body(head: &[u8], body: &Body) -> Self {
         let message = Self::new(head, *body == Body::CHUNKED);
         Self { is_pending: !body.is_done(), ..message }
     }
@@ -308,12 +308,12 @@ impl CapturedMessage {
 
     /// What the message counts against the limit: its bytes, and its headers once more for the form
     /// in which they are shown.
-    pub(super) fn cost(&self) -> usize {
+    pub(super) fn memory_cost(&self) -> usize {
         2 * (self.head.len() + self.trailer.len()) + self.body.len()
     }
 
     /// The whole message; a body that came in chunks has a `Content-Length` instead.
-    pub fn raw(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let is_framed_anew = self.chunked || self.is_decoded;
         let mut raw = if is_framed_anew { self.unchunked_head() } else { self.head.clone() };
         self.body.append_to(&mut raw);
@@ -336,7 +336,7 @@ impl CapturedMessage {
     }
 
     /// The status of an answer with its reason: `404 Not Found`.
-    pub fn status(&self) -> Cow<'_, str> {
+    pub fn status_text(&self) -> Cow<'_, str> {
         let line = self.first_line();
         let version = line.iter().position(|byte| *byte == b' ').map_or(line.len(), |at| at + 1);
         String::from_utf8_lossy(&line[version..])
@@ -344,22 +344,22 @@ impl CapturedMessage {
 
     /// The headers in their order, with the names as they were written.
     pub fn headers(&self) -> Vec<(String, String)> {
-        texts(self.exact_headers())
+        headers_to_text(self.exact_headers())
     }
 
     /// The headers with the bytes of their values, which need not be text.
     pub fn exact_headers(&self) -> Vec<(String, Vec<u8>)> {
-        parsed(http1::behind_first_line(&self.head))
+        parse_headers(http1::after_first_line(&self.head))
     }
 
     /// The headers that came after the body.
     pub fn trailers(&self) -> Vec<(String, String)> {
-        texts(self.exact_trailers())
+        headers_to_text(self.exact_trailers())
     }
 
     /// The headers that came after the body, with the bytes of their values.
     pub fn exact_trailers(&self) -> Vec<(String, Vec<u8>)> {
-        parsed(&self.trailer)
+        parse_headers(&self.trailer)
     }
 
     /// Whether the head says that the body comes in chunks.
@@ -374,69 +374,71 @@ impl CapturedMessage {
     fn unchunked_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head.len() + 32);
         let mut writer = HeadWriter::resume(&mut head);
-        for line in lines_of(&self.head) {
-            let is_of_coding =
-                self.is_decoded && (line.is("content-encoding") || line.is("content-length"));
-            if !line.is("transfer-encoding") && !line.is("trailer") && !is_of_coding {
+        for line in head_lines(&self.head) {
+            let is_of_coding = self.is_decoded
+                && (line.has_name("content-encoding") || line.has_name("content-length"));
+            if !line.has_name("transfer-encoding") && !line.has_name("trailer") && !is_of_coding {
                 writer.lines(line.0);
             }
         }
         let length = if self.is_decoded { self.body.len() as u64 } else { self.body_length };
-        writer.display("Content-Length", length).end();
+        writer.display_field("Content-Length", length).end();
         head
     }
 
     /// The request as the agent API shows it.
-    pub fn show_request(&self) -> RequestMessage {
+    pub fn to_request_message(&self) -> RequestMessage {
         let [method, uri, proto] = self.start_line().map(Cow::into_owned);
         RequestMessage {
             method,
             proto,
-            headers: grouped(
+            headers: group_headers(
                 self.headers().into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case("host")),
             ),
             uri,
-            raw: Base64(self.raw().into()),
+            raw: Base64(self.to_bytes().into()),
             truncated: Flag(self.is_truncated()),
-            trailers: Trailers(grouped(self.trailers())),
+            trailers: Trailers(group_headers(self.trailers())),
         }
     }
 
-    fn show_response(&self) -> ResponseMessage {
+    fn to_response_message(&self) -> ResponseMessage {
         let [proto, code, _] = self.start_line();
         ResponseMessage {
-            status: self.status().into_owned(),
+            status: self.status_text().into_owned(),
             status_code: code.parse().unwrap_or_default(),
             proto: proto.into_owned(),
-            headers: grouped(self.headers()),
-            raw: Base64(self.raw().into()),
+            headers: group_headers(self.headers()),
+            raw: Base64(self.to_bytes().into()),
             truncated: Flag(self.is_truncated()),
-            trailers: Trailers(grouped(self.trailers())),
+            trailers: Trailers(group_headers(self.trailers())),
         }
     }
 }
 
 /// The headers of these lines, in their order.
-fn parsed(lines: &[u8]) -> Vec<(String, Vec<u8>)> {
+fn parse_headers(lines: &[u8]) -> Vec<(String, Vec<u8>)> {
     let owned = |field: &HeadField<'_>| (field.name.to_owned(), field.value.to_vec());
     http1::read_fields(lines, |fields| fields.iter().map(owned).collect()).unwrap_or_default()
 }
 
-fn texts(headers: Vec<(String, Vec<u8>)>) -> Vec<(String, String)> {
+fn headers_to_text(headers: Vec<(String, Vec<u8>)>) -> Vec<(String, String)> {
     let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
     headers.into_iter().map(|(name, value)| (name, text(value))).collect()
 }
 
-fn grouped(headers: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, Vec<String>> {
+fn group_headers(
+    headers: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, Vec<String>> {
     let mut grouped = BTreeMap::<String, Vec<String>>::new();
     for (name, value) in headers {
-        grouped.entry(canonical(&name)).or_default().push(value);
+        grouped.entry(canonical_name(&name)).or_default().push(value);
     }
     grouped
 }
 
 /// A header's name with each word capitalised: `User-Agent`.
-fn canonical(name: &str) -> String {
+fn canonical_name(name: &str) -> String {
     let mut start = true;
     name.chars()
         .map(|letter| {
@@ -460,7 +462,7 @@ mod tests {
         message.body = b"hello".to_vec().into();
         message.body_length = 5;
 
-        let raw = String::from_utf8(message.raw()).unwrap();
+        let raw = String::from_utf8(message.to_bytes()).unwrap();
 
         assert_eq!(raw, "POST /a?b HTTP/1.1\r\nHost: x\r\nX: 1\r\nContent-Length: 5\r\n\r\nhello");
     }
@@ -472,7 +474,7 @@ mod tests {
             false,
         );
 
-        let shown = message.show_request();
+        let shown = message.to_request_message();
 
         assert_eq!(shown.headers.len(), 1);
         assert_eq!(shown.headers["X-Two"], ["1", "2"]);
@@ -480,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_status_without_a_reason_is_its_number() {
-        let shown = CapturedMessage::new(b"HTTP/1.1 204\r\n\r\n", false).show_response();
+        let shown = CapturedMessage::new(b"HTTP/1.1 204\r\n\r\n", false).to_response_message();
 
         assert_eq!((shown.status.as_str(), shown.status_code), ("204", 204));
     }

@@ -33,7 +33,7 @@ impl Recording {
         is_call: bool,
     ) -> Self {
         if is_call {
-            record.exchange().stream = Some(StreamKind::Grpc);
+            record.lock_exchange().stream = Some(StreamKind::Grpc);
         }
         let is_stream = AtomicBool::new(is_call);
         Self { captures, record, started: Instant::now(), is_stream }
@@ -45,9 +45,9 @@ impl Recording {
     }
 
     /// There is a connection to the local service, which took from `began` on; none where it failed.
-    pub fn connect(&self, began: Instant, connected: Option<Instant>) {
+    pub fn mark_connected(&self, began: Instant, connected: Option<Instant>) {
         let since_start = |moment: Instant| moment.saturating_duration_since(self.started);
-        let mut exchange = self.record.exchange();
+        let mut exchange = self.record.lock_exchange();
         exchange.marks.connecting = Some(since_start(began));
         exchange.marks.connected = connected.map(since_start);
     }
@@ -55,31 +55,32 @@ impl Recording {
     /// More of the request's body.
     pub fn request_body(&self, bytes: &[u8]) {
         let at = self.part_time();
-        self.captures.change(&self.record, |exchange, most| {
+        self.captures.change_record(&self.record, |exchange, most| {
             let CapturedExchange { request, request_marks, .. } = exchange;
-            request.push(bytes, most) + note_part(request_marks, request.body_length, at, most)
+            request.append_body(bytes, most)
+                + record_mark(request_marks, request.body_length, at, most)
         });
-        self.tell_part(at);
+        self.notify_part(at);
     }
 
     /// How much of the request's body has come.
     pub fn request_length(&self) -> u64 {
-        self.record.exchange().request.body_length
+        self.record.lock_exchange().request.body_length
     }
 
     /// How much of the answer's body has come.
     pub fn response_length(&self) -> u64 {
-        self.record.exchange().response.as_ref().map_or(0, |response| response.body_length)
+        self.record.lock_exchange().response.as_ref().map_or(0, |response| response.body_length)
     }
 
     /// Whether a gRPC call has ended with an error.
     pub fn is_failed_call(&self) -> bool {
-        self.record.exchange().grpc_status().is_some_and(|status| status != 0)
+        self.record.lock_exchange().grpc_status().is_some_and(|status| status != 0)
     }
 
     /// How much of the bodies of request and response has come, and of the messages of a WebSocket.
-    pub fn lengths(&self) -> [u64; 2] {
-        let exchange = self.record.exchange();
+    pub fn body_lengths(&self) -> [u64; 2] {
+        let exchange = self.record.lock_exchange();
         let [asked, answered] = exchange.socket.as_ref().map_or([0, 0], |socket| socket.bytes);
         let response = exchange.response.as_ref().map_or(0, |response| response.body_length);
         [exchange.request.body_length + asked, response + answered]
@@ -88,94 +89,95 @@ impl Recording {
     /// The request's body has come to its end, with these lines after it.
     pub fn request_complete(&self, trailer: &[u8]) {
         if has_fields(trailer) {
-            self.captures.change(&self.record, |exchange, _| exchange.request.end_with(trailer));
+            self.captures
+                .change_record(&self.record, |exchange, _| exchange.request.set_trailer(trailer));
         }
-        self.record.exchange().request.is_pending = false;
+        self.record.lock_exchange().request.is_pending = false;
     }
 
     /// The answer has reached its end, or becomes another protocol.
-    pub fn complete(&self) {
-        let mut exchange = self.record.exchange();
+    pub fn mark_complete(&self) {
+        let mut exchange = self.record.lock_exchange();
         exchange.complete = true;
         exchange.end_response();
     }
 
     /// The exchange has failed; what was said first counts.
-    pub fn fail(&self, error: &str) {
-        self.record.exchange().fail(error);
+    pub fn mark_failed(&self, error: &str) {
+        self.record.lock_exchange().mark_failed(error);
     }
 
     /// Rules of policies have acted on the request before it came.
-    pub fn rules(&self, rules: Vec<PolicyRule>) {
-        self.captures.recount(&self.record, |exchange, _| exchange.rules = rules);
+    pub fn set_rules(&self, rules: Vec<PolicyRule>) {
+        self.captures.recount_record(&self.record, |exchange, _| exchange.rules = rules);
     }
 
     /// A mock responds in place of the local service.
-    pub fn mock(&self, id: &str) {
-        self.record.exchange().mock_id = Some(id.to_owned());
+    pub fn set_mock(&self, id: &str) {
+        self.record.lock_exchange().mock_id = Some(id.to_owned());
     }
 
     /// The request waits from now on.
-    pub fn hold(&self, id: &str) {
-        let mut exchange = self.record.exchange();
+    pub fn begin_hold(&self, id: &str) {
+        let mut exchange = self.record.lock_exchange();
         exchange.hold_id = Some(id.to_owned());
         exchange.is_held = true;
         // It is in the record as soon as it was read.
         exchange.request.cut_off = exchange.request.is_pending;
         drop(exchange);
-        self.captures.tell(&self.record);
+        self.captures.notify_update(&self.record);
     }
 
     /// The request that waits, with what has come of its body.
-    pub fn held_request(&self, message: &CapturedMessage) {
-        self.captures.recount(&self.record, |exchange, most| {
+    pub fn record_held_request(&self, message: &CapturedMessage) {
+        self.captures.recount_record(&self.record, |exchange, most| {
             let head = CapturedMessage { body: CapturedBody::default(), ..message.clone() };
             exchange.request = CapturedMessage { body_length: 0, ..head };
-            exchange.request.push(&message.body.bytes(), most);
+            exchange.request.append_body(&message.body.bytes(), most);
         });
-        self.captures.tell(&self.record);
+        self.captures.notify_update(&self.record);
     }
 
     /// The request waits no more.
     pub fn end_hold(&self) {
-        self.record.exchange().is_held = false;
-        self.captures.tell(&self.record);
+        self.record.lock_exchange().is_held = false;
+        self.captures.notify_update(&self.record);
     }
 
     /// The request that waited goes on as it came; its body follows.
-    pub fn resume(&self, head: &[u8], body: &Body) {
-        let request = CapturedMessage::awaiting(head, body);
-        self.captures.recount(&self.record, |exchange, _| exchange.request = request);
+    pub fn resume_request(&self, head: &[u8], body: &Body) {
+        let request = CapturedMessage::awaiting_body(head, body);
+        self.captures.recount_record(&self.record, |exchange, _| exchange.request = request);
     }
 
     /// Another request goes on in place of the one that came; its body follows.
     pub fn edit_request(&self, head: &[u8], body: &Body) {
-        self.record.exchange().is_edited = true;
-        let request = CapturedMessage::awaiting(head, body);
-        self.captures.recount(&self.record, |exchange, _| exchange.request = request);
+        self.record.lock_exchange().is_edited = true;
+        let request = CapturedMessage::awaiting_body(head, body);
+        self.captures.recount_record(&self.record, |exchange, _| exchange.request = request);
     }
 
     /// The head of the final answer, whose body is framed so.
     pub fn response_head(&self, head: &[u8], body: &Body) {
         let first_byte = self.started.elapsed();
-        self.captures.change(&self.record, |exchange, _| {
-            let message = CapturedMessage::awaiting(head, body);
-            let cost = message.cost();
+        self.captures.change_record(&self.record, |exchange, _| {
+            let message = CapturedMessage::awaiting_body(head, body);
+            let cost = message.memory_cost();
             exchange.response = Some(message);
             exchange.marks.first_byte = Some(first_byte);
             cost
         });
-        self.captures.tell(&self.record);
+        self.captures.notify_update(&self.record);
     }
 
     /// The answer of the agent, which has none of the local service to pass on.
-    pub fn answered_by_agent(&self, answer: &[u8], error: &str) {
+    pub fn record_agent_response(&self, answer: &[u8], error: &str) {
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
         let (head, body) = answer.split_at(end.map_or(answer.len(), |at| at + 4));
-        let mut exchange = self.record.exchange();
+        let mut exchange = self.record.lock_exchange();
         exchange.unanswered = true;
         exchange.complete = true;
-        exchange.fail(error);
+        exchange.mark_failed(error);
         drop(exchange);
         self.response_head(head, &Body::NONE);
         self.response_body(body);
@@ -184,41 +186,41 @@ impl Recording {
     /// More of the answer's body.
     pub fn response_body(&self, bytes: &[u8]) {
         let at = self.part_time();
-        self.captures.change(&self.record, |exchange, most| match &mut exchange.response {
+        self.captures.change_record(&self.record, |exchange, most| match &mut exchange.response {
             Some(response) => {
-                let kept = response.push(bytes, most);
-                kept + note_part(&mut exchange.response_marks, response.body_length, at, most)
+                let kept = response.append_body(bytes, most);
+                kept + record_mark(&mut exchange.response_marks, response.body_length, at, most)
             }
             None => 0,
         });
-        self.tell_part(at);
+        self.notify_part(at);
     }
 
     /// The body of the response has no length: it may be a stream, whose parts have times.
     pub fn begin_stream(&self) {
-        let mut exchange = self.record.exchange();
-        let kind = exchange.response.as_ref().and_then(|it| StreamKind::of_head(&it.head));
+        let mut exchange = self.record.lock_exchange();
+        let kind = exchange.response.as_ref().and_then(|it| StreamKind::from_head(&it.head));
         exchange.stream = exchange.stream.or(kind);
         self.is_stream.store(exchange.stream.is_some(), Ordering::Relaxed);
     }
 
     /// The connection becomes a WebSocket.
     pub fn begin_socket(&self) {
-        self.record.exchange().socket = Some(SocketLog::default());
+        self.record.lock_exchange().socket = Some(SocketLog::default());
     }
 
     /// A message of a WebSocket; when it came is noted here.
     pub fn socket_message(&self, message: SocketMessage) {
         let message = SocketMessage { at: self.started.elapsed(), ..message };
-        self.captures.recount(&self.record, |exchange, most| {
-            exchange.socket.get_or_insert_default().push(message, most);
+        self.captures.recount_record(&self.record, |exchange, most| {
+            exchange.socket.get_or_insert_default().push_message(message, most);
         });
-        self.captures.tell(&self.record);
+        self.captures.notify_update(&self.record);
     }
 
     /// Reads the head of the response; none while there is none.
     pub fn with_response_head<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        self.record.exchange().response.as_ref().map(|response| read(&response.head))
+        self.record.lock_exchange().response.as_ref().map(|response| read(&response.head))
     }
 
     /// The time of a part of a body; none where nobody notes it.
@@ -226,35 +228,35 @@ impl Recording {
         self.is_stream.load(Ordering::Relaxed).then(|| self.started.elapsed())
     }
 
-    fn tell_part(&self, at: Option<Duration>) {
+    fn notify_part(&self, at: Option<Duration>) {
         if at.is_some() {
-            self.captures.tell(&self.record);
+            self.captures.notify_update(&self.record);
         }
     }
 
     /// The answer's body has come to its end, with these lines after it.
     pub fn response_complete(&self, trailer: &[u8]) {
         if has_fields(trailer) {
-            self.captures.change(&self.record, |exchange, _| match &mut exchange.response {
-                Some(response) => response.end_with(trailer),
+            self.captures.change_record(&self.record, |exchange, _| match &mut exchange.response {
+                Some(response) => response.set_trailer(trailer),
                 None => 0,
             });
         }
-        self.record.exchange().end_response();
+        self.record.lock_exchange().end_response();
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let mut exchange = self.record.exchange();
-        exchange.end(self.started.elapsed());
+        let mut exchange = self.record.lock_exchange();
+        exchange.mark_ended(self.started.elapsed());
         drop(exchange);
-        self.captures.tell_end(&self.record);
+        self.captures.notify_ended(&self.record);
     }
 }
 
 impl CapturedExchange {
-    fn fail(&mut self, error: &str) {
+    fn mark_failed(&mut self, error: &str) {
         self.error.get_or_insert_with(|| error.to_owned());
     }
 
@@ -264,19 +266,19 @@ impl CapturedExchange {
         }
     }
 
-    fn end(&mut self, took: Duration) {
+    fn mark_ended(&mut self, took: Duration) {
         self.took = Some(took);
         self.is_held = false;
         self.request.cut_off |= self.request.is_pending;
         self.request.is_pending = false;
         if !self.complete {
-            self.fail(ABANDONED);
+            self.mark_failed(ABANDONED);
         }
-        self.request.body.settle();
+        self.request.body.shrink_to_fit();
         if let Some(response) = &mut self.response {
             response.cut_off |= !self.complete;
             response.is_pending = false;
-            response.body.settle();
+            response.body.shrink_to_fit();
         }
     }
 
@@ -287,7 +289,7 @@ impl CapturedExchange {
 
     /// Keeps nothing of the bodies, although the exchange may last, or somebody may look at it: they
     /// do not count any more.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn discard_content(&mut self) {
         self.gone = true;
         self.request_marks.clear();
         self.response_marks.clear();
@@ -302,10 +304,10 @@ impl CapturedExchange {
 }
 
 /// Notes when so much of a body was there, `most` bytes of notes in all; says what that costs.
-fn note_part(marks: &mut BodyMarks, length: u64, at: Option<Duration>, most: usize) -> usize {
-    let before = marks.cost();
-    at.into_iter().for_each(|at| marks.push(length, at, most));
-    marks.cost() - before
+fn record_mark(marks: &mut BodyMarks, length: u64, at: Option<Duration>, most: usize) -> usize {
+    let before = marks.memory_cost();
+    at.into_iter().for_each(|at| marks.push_mark(length, at, most));
+    marks.memory_cost() - before
 }
 
 /// Whether the lines after a body are more than the empty one.
@@ -315,7 +317,7 @@ fn has_fields(trailer: &[u8]) -> bool {
 
 impl CapturedMessage {
     /// Keeps more of the body, `most` bytes in all; says how many were added.
-    fn push(&mut self, bytes: &[u8], most: usize) -> usize {
+    fn append_body(&mut self, bytes: &[u8], most: usize) -> usize {
         self.body_length += bytes.len() as u64;
         let room = most.saturating_sub(self.body.len());
         let kept = bytes.get(..room).unwrap_or(bytes);
@@ -324,9 +326,9 @@ impl CapturedMessage {
     }
 
     /// Keeps what came after the body; says what that costs.
-    fn end_with(&mut self, lines: &[u8]) -> usize {
-        let before = self.cost();
+    fn set_trailer(&mut self, lines: &[u8]) -> usize {
+        let before = self.memory_cost();
         self.trailer = lines.to_vec();
-        self.cost() - before
+        self.memory_cost() - before
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use ginnel_http1::{behind_first_line, fields_in};
+use ginnel_http1::{after_first_line, fields_in};
 
 /// What a message counts beside its bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
@@ -28,8 +28,8 @@ pub enum StreamKind {
 
 impl StreamKind {
     /// What a body of a type is; none for one that is no stream.
-    pub(super) fn of_head(head: &[u8]) -> Option<Self> {
-        let mut fields = fields_in(behind_first_line(head));
+    pub(super) fn from_head(head: &[u8]) -> Option<Self> {
+        let mut fields = fields_in(after_first_line(head));
         let (_, value) = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"))?;
         let begins = |with: &str| {
             value.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
@@ -91,7 +91,7 @@ pub struct SocketMessage {
 }
 
 impl SocketMessage {
-    fn cost(&self) -> usize {
+    fn memory_cost(&self) -> usize {
         MESSAGE_OVERHEAD_BYTES + self.data.len()
     }
 }
@@ -110,18 +110,18 @@ pub struct SocketLog {
 
 impl SocketLog {
     /// What the messages count against the limit.
-    pub(super) fn cost(&self) -> usize {
+    pub(super) fn memory_cost(&self) -> usize {
         self.cost
     }
 
     /// Keeps a message, and of those before it as many as fit into so many bytes.
-    pub(super) fn push(&mut self, message: SocketMessage, most: usize) {
+    pub(super) fn push_message(&mut self, message: SocketMessage, most: usize) {
         self.bytes[usize::from(message.side == StreamSide::Server)] += message.size;
-        self.cost += message.cost();
+        self.cost += message.memory_cost();
         self.messages.push_back(message);
         while self.cost > most {
             let Some(oldest) = self.messages.pop_front() else { return };
-            self.cost -= oldest.cost();
+            self.cost -= oldest.memory_cost();
             self.dropped += 1;
         }
     }
@@ -149,18 +149,18 @@ pub struct BodyMarks(Vec<BodyMark>);
 
 impl BodyMarks {
     /// When so much of the body was there; none where nobody noted it.
-    pub fn time_of(&self, length: u64) -> Option<Duration> {
+    pub fn arrival_time(&self, length: u64) -> Option<Duration> {
         let at = self.0.partition_point(|mark| mark.length < length);
         self.0.get(at).map(|mark| Duration::from_micros(mark.at))
     }
 
     /// What the marks count against the limit.
-    pub(super) fn cost(&self) -> usize {
+    pub(super) fn memory_cost(&self) -> usize {
         self.0.len() * MARK_BYTES
     }
 
     /// Notes that so much of the body is there, in so many bytes of notes at most.
-    pub(crate) fn push(&mut self, length: u64, at: Duration, most: usize) {
+    pub(crate) fn push_mark(&mut self, length: u64, at: Duration, most: usize) {
         let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let is_full = self.0.len() >= MAX_MARKS.min(most / MARK_BYTES);
         match self.0.last_mut() {
@@ -197,24 +197,24 @@ mod tests {
     fn the_last_messages_stay_and_all_bytes_count() {
         let mut log = SocketLog::default();
 
-        (1..=10).for_each(|size| log.push(message(size * 100), 1_500));
+        (1..=10).for_each(|size| log.push_message(message(size * 100), 1_500));
 
         assert_eq!((log.messages.len(), log.dropped), (1, 9));
-        assert_eq!((log.cost(), log.bytes), (1_064, [0, 5_500]));
-        log.push(message(2_000), 1_500);
-        assert_eq!((log.messages.len(), log.dropped, log.cost()), (0, 11, 0));
+        assert_eq!((log.memory_cost(), log.bytes), (1_064, [0, 5_500]));
+        log.push_message(message(2_000), 1_500);
+        assert_eq!((log.messages.len(), log.dropped, log.memory_cost()), (0, 11, 0));
     }
 
     #[test]
     fn a_place_in_a_body_has_the_time_of_the_part_that_brought_it() {
         let mut marks = BodyMarks::default();
         for (length, at) in [(10, 1), (20, 1), (30, 5)] {
-            marks.push(length, Duration::from_millis(at), usize::MAX);
+            marks.push_mark(length, Duration::from_millis(at), usize::MAX);
         }
 
-        let times = [1, 20, 21, 30].map(|length| marks.time_of(length).unwrap().as_millis());
+        let times = [1, 20, 21, 30].map(|length| marks.arrival_time(length).unwrap().as_millis());
         assert_eq!(times, [1, 1, 5, 5]);
-        assert_eq!(marks.time_of(31), None);
+        assert_eq!(marks.arrival_time(31), None);
     }
 
     #[test]
@@ -223,10 +223,10 @@ mod tests {
             let mut marks = BodyMarks::default();
             let parts = MAX_MARKS as u64 + 5;
 
-            (1..=parts).for_each(|part| marks.push(part, Duration::from_micros(part), most));
+            (1..=parts).for_each(|part| marks.push_mark(part, Duration::from_micros(part), most));
 
-            assert_eq!(marks.cost(), count * MARK_BYTES);
-            let last = marks.time_of(parts).map(|at| at.as_micros() as u64);
+            assert_eq!(marks.memory_cost(), count * MARK_BYTES);
+            let last = marks.arrival_time(parts).map(|at| at.as_micros() as u64);
             assert_eq!(last, (count > 0).then_some(parts));
         }
     }

@@ -33,7 +33,7 @@ pub struct ExchangeTiming {
 
 impl ExchangeMarks {
     /// The parts of an exchange that took so long.
-    pub fn timing(self, took: Duration) -> ExchangeTiming {
+    pub fn split_timing(self, took: Duration) -> ExchangeTiming {
         // What did not begin took no time: the part before it lasted until the next one that did.
         let first_byte = self.first_byte.unwrap_or(took).min(took);
         let connected = self.connected.unwrap_or(first_byte).min(first_byte);
@@ -48,7 +48,7 @@ impl ExchangeMarks {
 }
 
 impl ExchangeTiming {
-    pub(super) fn show(self) -> Timings {
+    pub(super) fn to_timings(self) -> Timings {
         let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         Timings {
             waited: nanoseconds(self.waited),
@@ -75,7 +75,7 @@ mod tests {
             ([None, None, None], [20, 0, 0, 0]),
         ] {
             let [connecting, connected, first_byte] = marks.map(|mark| mark.map(ms));
-            let timing = ExchangeMarks { connecting, connected, first_byte }.timing(ms(20));
+            let timing = ExchangeMarks { connecting, connected, first_byte }.split_timing(ms(20));
             let ExchangeTiming { waited, connected, first_byte, body } = timing;
             assert_eq!([waited, connected, first_byte, body], parts.map(ms), "{marks:?}");
         }

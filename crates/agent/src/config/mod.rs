@@ -27,7 +27,7 @@ use ginnel_base::address::HostPort;
 use ginnel_base::letters::is_formatting;
 use ginnel_settings::{
     ConfigFile, FileLayout, FileTable, ResolvedSettings, SettingOrigin, SettingSection,
-    SettingSources, TableEntry, problem_at, read_field_value, resolve,
+    SettingSources, TableEntry, problem_at, read_field_value, resolve_settings,
 };
 
 use super::capture::CaptureStore;
@@ -162,7 +162,7 @@ impl Default for AgentConfig {
     }
 }
 
-/// Reads a configuration file; what its values are worth is seen by [`load`].
+/// Reads a configuration file; what its values are worth is seen by [`load_config`].
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -172,21 +172,23 @@ pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
 
 /// The same for the text of a file.
 pub fn read_text(path: &Path, text: &str) -> ConfigFile {
-    ConfigFile::of_text(path, text, SECTIONS, LAYOUTS)
+    ConfigFile::from_text(path, text, SECTIONS, LAYOUTS)
 }
 
 /// Puts a configuration together: what a later file says wins, and tunnels are merged by name.
 ///
 /// # Errors
 /// With every problem, each with the flag, the variable or the place in the file that it comes from.
-pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
+pub fn load_config(
+    sources: &SettingSources<'_>,
+) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
     let unversioned =
-        sources.files.iter().filter(|file| !file.sets("version") && !file.is_broken());
+        sources.files.iter().filter(|file| !file.has_setting("version") && !file.is_broken());
     let missing = |file: &ConfigFile| {
         format!("{}: version: is missing; write `version: 2`", mask::path(file.path()))
     };
     let problems: Vec<_> = unversioned.map(missing).collect();
-    let mut resolved = match resolve(SECTIONS, sources) {
+    let mut resolved = match resolve_settings(SECTIONS, sources) {
         Ok(resolved) if problems.is_empty() => resolved,
         Ok(_) => return Err(problems),
         Err(others) => return Err(others.into_iter().chain(problems).collect()),
@@ -198,9 +200,9 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig
         return Err(problems);
     }
     for file in sources.files {
-        resolved.config.tunnels.extend(entries(file, TUNNELS));
-        resolved.config.tunnels.extend(entries(file, ENDPOINTS));
-        resolved.config.mocks.extend(entries(file, MOCKS));
+        resolved.config.tunnels.extend(named_entries(file, TUNNELS));
+        resolved.config.tunnels.extend(named_entries(file, ENDPOINTS));
+        resolved.config.mocks.extend(named_entries(file, MOCKS));
     }
     Ok(resolved)
 }
@@ -210,7 +212,7 @@ fn empty_values(resolved: &ResolvedSettings<AgentConfig>) -> Vec<String> {
     let config = &resolved.config;
     let has_no_server = resolved.is_set("server_addr") && config.server_addr.is_empty();
     let has_no_token = config.authtoken.as_ref().is_some_and(|token| token.0.is_empty())
-        && !resolved.outweighs("authtoken_file", "authtoken");
+        && !resolved.takes_precedence("authtoken_file", "authtoken");
     let has_no_roots = config.root_cas.as_deref() == Some("");
     let cases = [
         (has_no_server, "server_addr", "is an empty list; name an address, or leave the key out"),
@@ -218,15 +220,15 @@ fn empty_values(resolved: &ResolvedSettings<AgentConfig>) -> Vec<String> {
         (has_no_roots, "root_cas", "is empty; name a file, or leave the key out for the system's"),
     ];
     let empty = cases.into_iter().filter(|(is_empty, ..)| *is_empty);
-    empty.map(|(_, key, problem)| resolved.problem(key, problem)).collect()
+    empty.map(|(_, key, problem)| resolved.describe_problem(key, problem)).collect()
 }
 
 /// Problems of endpoints that have the name of a tunnel in the same file. One of the two would have no effect.
 fn repeated_names(file: &ConfigFile) -> Vec<String> {
-    let is_tunnel = |name: &str| file.entries(TUNNELS).any(|tunnel| tunnel.name == name);
-    let repeated = file.entries(ENDPOINTS).filter(|endpoint| is_tunnel(&endpoint.name));
+    let is_tunnel = |name: &str| file.table_entries(TUNNELS).any(|tunnel| tunnel.name == name);
+    let repeated = file.table_entries(ENDPOINTS).filter(|endpoint| is_tunnel(&endpoint.name));
     let problem = |endpoint: &TableEntry| {
-        let (key, name) = (endpoint.key(), &endpoint.name);
+        let (key, name) = (endpoint.qualified_key(), &endpoint.name);
         let text = format!("{key}: {TUNNELS} has a {name:?} as well; rename one");
         problem_at(file.path(), endpoint.place, &text)
     };
@@ -235,13 +237,19 @@ fn repeated_names(file: &ConfigFile) -> Vec<String> {
 
 /// Problems of tunnels and endpoints whose names a terminal would not show as they are.
 fn unreadable_names(file: &ConfigFile) -> impl Iterator<Item = String> {
-    [TUNNELS, ENDPOINTS].into_iter().flat_map(|table| file.entries(table)).filter_map(|entry| {
-        let letter = entry.name.chars().find(|letter| is_invisible(*letter))?;
-        let (name, code) = (&entry.name, u32::from(letter));
-        let problem =
-            format!("name: {name:?} has the invisible character U+{code:04X}; leave it out");
-        Some(problem_at(file.path(), entry.place, &format!("{}: {problem}", entry.key())))
-    })
+    [TUNNELS, ENDPOINTS].into_iter().flat_map(|table| file.table_entries(table)).filter_map(
+        |entry| {
+            let letter = entry.name.chars().find(|letter| is_invisible(*letter))?;
+            let (name, code) = (&entry.name, u32::from(letter));
+            let problem =
+                format!("name: {name:?} has the invisible character U+{code:04X}; leave it out");
+            Some(problem_at(
+                file.path(),
+                entry.place,
+                &format!("{}: {problem}", entry.qualified_key()),
+            ))
+        },
+    )
 }
 
 /// Returns true for a character that must not be in a name. Joiners are a part of emoji and of words in some scripts.
@@ -250,8 +258,11 @@ fn is_invisible(letter: char) -> bool {
 }
 
 /// What a file says in one of its tables, by name.
-fn entries(file: &ConfigFile, table: &'static str) -> impl Iterator<Item = (String, NamedEntry)> {
-    file.entries(table).map(move |entry| {
+fn named_entries(
+    file: &ConfigFile,
+    table: &'static str,
+) -> impl Iterator<Item = (String, NamedEntry)> {
+    file.table_entries(table).map(move |entry| {
         let (name, file) = (entry.name.clone(), file.path().to_owned());
         (name, NamedEntry { table, file, entry: entry.clone() })
     })
@@ -272,16 +283,16 @@ impl AgentConfig {
     ///
     /// # Errors
     /// When a key is missing or unusable; the message names it.
-    pub fn options(&self) -> Result<AgentOptions, Error> {
-        let missing = |option: &str| wrong(option, "is missing");
+    pub fn agent_options(&self) -> Result<AgentOptions, Error> {
+        let missing = |option: &str| option_error(option, "is missing");
         if self.server_addr.is_empty() {
             return Err(missing("server_addr"));
         }
         Ok(AgentOptions {
             server_addrs: self.server_addr.clone(),
             authtoken: self.authtoken.clone().ok_or_else(|| missing("authtoken"))?,
-            trust: self.trust()?,
-            mocks: self.mocks()?,
+            trust: self.read_trust()?,
+            mocks: self.decode_mocks()?,
             ..self.local_options()
         })
     }
@@ -292,11 +303,11 @@ impl AgentConfig {
         AgentOptions { metadata, ..self.options.clone() }
     }
 
-    fn trust(&self) -> Result<Trust, Error> {
+    fn read_trust(&self) -> Result<Trust, Error> {
         match self.root_cas.as_deref() {
             None | Some("trusted" | "host") => Ok(Trust::System),
-            Some(path) => Trust::file(Path::new(path))
-                .map_err(|problem| wrong("root_cas", &problem.to_string())),
+            Some(path) => Trust::from_file(Path::new(path))
+                .map_err(|problem| option_error("root_cas", &problem.to_string())),
         }
     }
 
@@ -304,38 +315,39 @@ impl AgentConfig {
     ///
     /// # Errors
     /// When there is none of that name, or it is wrong.
-    pub fn tunnel(&self, name: &str) -> Result<Definition, Error> {
+    pub fn tunnel_definition(&self, name: &str) -> Result<Definition, Error> {
         let found = self.tunnels.get(name);
-        let tunnel = found.ok_or_else(|| wrong(&format!("{TUNNELS}.{name}"), "is not defined"))?;
-        let document = tunnel.document("name");
+        let tunnel =
+            found.ok_or_else(|| option_error(&format!("{TUNNELS}.{name}"), "is not defined"))?;
+        let document = tunnel.to_document("name");
         let definition = match tunnel.table {
-            ENDPOINTS => policy_file::read(document)
+            ENDPOINTS => policy_file::inline_policy(document)
                 .map_err(|problem| vec![problem])
                 .and_then(|document| Definition::read_endpoint(&document)),
-            _ => Definition::read(&document),
+            _ => Definition::from_document(&document),
         };
-        definition.map_err(|problems| wrong(&tunnel.place(), &problems.join("; ")))
+        definition.map_err(|problems| option_error(&tunnel.place(), &problems.join("; ")))
     }
 
     /// The fields of the mocks.
     ///
     /// # Errors
     /// When one of them is wrong.
-    pub fn mocks(&self) -> Result<Vec<Map<String, Value>>, Error> {
-        self.mocks.values().map(NamedEntry::mock).collect()
+    pub fn decode_mocks(&self) -> Result<Vec<Map<String, Value>>, Error> {
+        self.mocks.values().map(NamedEntry::decode_mock).collect()
     }
 
     /// Everything that is wrong with the options, all tunnels and all mocks.
-    pub fn problems(&self) -> Vec<Error> {
-        let tunnels = self.tunnels.keys().filter_map(|name| self.tunnel(name).err());
-        let mocks = self.mocks.values().filter_map(|mock| mock.mock().err());
+    pub fn find_problems(&self) -> Vec<Error> {
+        let tunnels = self.tunnels.keys().filter_map(|name| self.tunnel_definition(name).err());
+        let mocks = self.mocks.values().filter_map(|mock| mock.decode_mock().err());
         self.option_problems().into_iter().chain(tunnels).chain(mocks).collect()
     }
 
     /// The problems of the options that keep an agent from starting. Missing options are not among them,
     /// because flags and variables may contain them.
     pub fn option_problems(&self) -> Vec<Error> {
-        let (trust, unreadable) = match self.trust() {
+        let (trust, unreadable) = match self.read_trust() {
             Ok(trust) => (trust, None),
             Err(problem) => (Trust::Anything, Some(problem)),
         };
@@ -343,10 +355,10 @@ impl AgentConfig {
         let options = AgentOptions { trust, authtoken, ..self.local_options() };
         let file = options.inspect_file.as_deref();
         let file = file.and_then(|path| CaptureStore::check_file(options.inspect, path).err());
-        let file = file.map(|problem| wrong("inspect_file", &problem));
-        let parts = OptionParts::read(&options).err().unwrap_or_default();
+        let file = file.map(|problem| option_error("inspect_file", &problem));
+        let parts = OptionParts::from_options(&options).err().unwrap_or_default();
         let parts = parts.into_iter().map(|problem| match problem {
-            Error::Certificates(problem) => wrong("root_cas", &problem),
+            Error::Certificates(problem) => option_error("root_cas", &problem),
             problem => problem,
         });
         unreadable.into_iter().chain(parts).chain(file).collect()
@@ -355,14 +367,14 @@ impl AgentConfig {
 
 impl NamedEntry {
     /// The fields, and the name as one of them.
-    fn document(&self, name: &str) -> Map<String, Value> {
+    fn to_document(&self, name: &str) -> Map<String, Value> {
         let fields = self.entry.fields.iter().map(|it| (it.name.clone(), it.value.clone()));
         fields.chain([(name.to_owned(), self.entry.name.as_str().into())]).collect()
     }
 
     /// The fields of a mock.
-    fn mock(&self) -> Result<Map<String, Value>, Error> {
-        let decoded = decode::fields(mocks::Add::INFO.parameters, self.document("id"));
+    fn decode_mock(&self) -> Result<Map<String, Value>, Error> {
+        let decoded = decode::decode_fields(mocks::Add::INFO.parameters, self.to_document("id"));
         let mut problems: Vec<_> = decoded.errors.iter().map(ToString::to_string).collect();
         if problems.is_empty() {
             let added = Interceptors::default().add_mock(decoded.arguments.clone(), true);
@@ -370,12 +382,12 @@ impl NamedEntry {
         }
         match problems.is_empty() {
             true => Ok(decoded.arguments),
-            false => Err(wrong(&self.place(), &problems.join("; "))),
+            false => Err(option_error(&self.place(), &problems.join("; "))),
         }
     }
 
     /// The key, the value and the place of each field; secrets are masked.
-    pub fn shown(&self) -> impl Iterator<Item = [String; 3]> {
+    pub fn masked_fields(&self) -> impl Iterator<Item = [String; 3]> {
         self.entry.fields.iter().map(|field| {
             let key = format!("{}.{}.{}", self.table, self.entry.name, field.name);
             let mut value = json!({&field.name: field.value});
@@ -395,7 +407,7 @@ impl NamedEntry {
 
     /// The key of the entry, with its table: `tunnels.web`.
     pub fn key(&self) -> String {
-        self.entry.key()
+        self.entry.qualified_key()
     }
 }
 
@@ -407,7 +419,7 @@ pub fn usual_path() -> Option<PathBuf> {
     home.map(|home| home.join("ginnel").join("ginnel.yml"))
 }
 
-fn wrong(option: &str, problem: &str) -> Error {
+fn option_error(option: &str, problem: &str) -> Error {
     Error::Option { option: option.to_owned(), problem: problem.to_owned() }
 }
 
@@ -420,12 +432,12 @@ mod tests {
     fn read(texts: &[&str]) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
         let files: Vec<_> = texts.iter().map(|text| read_text(Path::new("F"), text)).collect();
         let (flags, environment) = (&|_: &str| None, &|_: &str| None);
-        load(&SettingSources { flags, environment, files: &files })
+        load_config(&SettingSources { flags, environment, files: &files })
     }
 
     fn problems(text: &str) -> Vec<String> {
         match read(&[text]) {
-            Ok(read) => read.config.problems().iter().map(ToString::to_string).collect(),
+            Ok(read) => read.config.find_problems().iter().map(ToString::to_string).collect(),
             Err(problems) => problems,
         }
     }
@@ -443,19 +455,19 @@ mod tests {
         .unwrap()
         .config;
 
-        let options = config.options().unwrap();
+        let options = config.agent_options().unwrap();
         assert_eq!(options.authtoken.0, "two");
         assert_eq!(options.server_addrs, [a_port(1)]);
         assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
-        assert_eq!(config.tunnel("raw").unwrap().address.to_string(), "localhost:22");
-        assert!(config.problems().is_empty());
+        assert_eq!(config.tunnel_definition("raw").unwrap().address.to_string(), "localhost:22");
+        assert!(config.find_problems().is_empty());
     }
 
     #[test]
     fn a_service_has_one_address_or_several() {
         let addresses = |text: &str| {
             let text = format!("version: 2\nauthtoken: x\nserver_addr: {text}\n");
-            let addresses = read(&[&text]).unwrap().config.options().unwrap().server_addrs;
+            let addresses = read(&[&text]).unwrap().config.agent_options().unwrap().server_addrs;
             addresses.iter().map(HostPort::to_string).collect::<Vec<_>>()
         };
 
@@ -463,7 +475,7 @@ mod tests {
         assert_eq!(addresses("[a:1, b:2]"), ["a:1", "b:2"]);
 
         let none = read(&["version: 2\nauthtoken: x\n"]).unwrap().config;
-        assert_eq!(none.options().unwrap_err().to_string(), "server_addr: is missing");
+        assert_eq!(none.agent_options().unwrap_err().to_string(), "server_addr: is missing");
         let empty = problems("version: 2\nserver_addr: []\n");
         assert!(empty[0].starts_with("F:2:14: server_addr: is an empty list"), "{empty:?}");
     }
@@ -490,10 +502,10 @@ mod tests {
 
         let config = read(&[text]).unwrap().config;
 
-        assert_eq!(config.options().unwrap().server_addrs, [a_port(1)]);
+        assert_eq!(config.agent_options().unwrap().server_addrs, [a_port(1)]);
         assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
-        assert_eq!(config.tunnel("web").unwrap().document["domain"], "a.test");
-        assert!(config.problems().is_empty(), "{:?}", config.problems());
+        assert_eq!(config.tunnel_definition("web").unwrap().document["domain"], "a.test");
+        assert!(config.find_problems().is_empty(), "{:?}", config.find_problems());
     }
 
     #[test]
@@ -612,7 +624,7 @@ mod tests {
 
             let checked = problems(&text);
             let started = match read(&[&text]) {
-                Ok(read) => match read.config.options() {
+                Ok(read) => match read.config.agent_options() {
                     Ok(options) => Agent::start(options).await.map(drop).map_err(|it| vec![it]),
                     Err(problem) => Err(vec![problem]),
                 }

@@ -22,7 +22,9 @@ const OLD_POLICY: &str = "policy";
 ///
 /// # Errors
 /// When the file cannot be read or holds no keys with values; the message names it and the line.
-pub(super) fn read(mut document: Map<String, Value>) -> Result<Map<String, Value>, String> {
+pub(super) fn inline_policy(
+    mut document: Map<String, Value>,
+) -> Result<Map<String, Value>, String> {
     let Some(value) = document.remove(FIELD) else { return Ok(document) };
     if document.contains_key(POLICY) {
         return Err(format!("{FIELD}: the policy stands in {POLICY} as well; leave out one"));
@@ -32,7 +34,7 @@ pub(super) fn read(mut document: Map<String, Value>) -> Result<Map<String, Value
         Some(path) if mask::is_content(Path::new(path)) => {
             Err(format!("holds a policy; name a file, or write the policy into {POLICY}"))
         }
-        Some(path) => policy(Path::new(path)),
+        Some(path) => read_policy(Path::new(path)),
     };
     let policy = policy.map_err(|problem| format!("{FIELD}: {problem}"))?;
     document.insert(POLICY.to_owned(), policy.into());
@@ -53,7 +55,7 @@ pub(super) fn read_field(
     if !is_policy || !matches!(node.value, YamlValue::Map(_)) {
         return read_field_value(fields, name, node);
     }
-    policy_document::of_node(&node).map_err(|error| FieldProblem {
+    policy_document::document_from_node(&node).map_err(|error| FieldProblem {
         field: name.to_owned(),
         problem: error.to_string(),
         place: error.place.unwrap_or(node.place),
@@ -82,14 +84,14 @@ pub fn read_definition(path: &Path, text: &str) -> Result<Map<String, Value>, St
 }
 
 /// The text of a policy; its rules are for the service to judge.
-fn policy(path: &Path) -> Result<String, String> {
+fn read_policy(path: &Path) -> Result<String, String> {
     let text = read_text(path).map_err(|error| format!("{}: {error}", mask::path(path)))?;
     let root = read_tree(&text).map_err(|error| match error.place {
         Some(place) => problem_at(path, place, &error.problem),
         None => format!("{}: {}", mask::path(path), error.problem),
     })?;
     match root.value {
-        YamlValue::Map(_) => match policy_document::read(&text) {
+        YamlValue::Map(_) => match policy_document::read_document(&text) {
             Ok(_) => Ok(text),
             Err(error) => Err(match error.place {
                 Some(place) => problem_at(path, place, &error.to_string()),
@@ -112,7 +114,7 @@ mod tests {
         let file = std::env::temp_dir().join(name);
         std::fs::write(&file, text).unwrap();
         let document = json!({FIELD: file});
-        let read = read(document.as_object().unwrap().clone());
+        let read = inline_policy(document.as_object().unwrap().clone());
         std::fs::remove_file(&file).unwrap();
         let name = file.display().to_string();
         read.map(Value::Object).map_err(|problem| problem.replace(&name, "P"))
@@ -136,7 +138,8 @@ mod tests {
             let said = read_as(text).unwrap_err();
             assert!(said.starts_with(&format!("{FIELD}: {problem}")), "{said}");
         }
-        let said = |document: Value| read(document.as_object().unwrap().clone()).unwrap_err();
+        let said =
+            |document: Value| inline_policy(document.as_object().unwrap().clone()).unwrap_err();
         let missing = said(json!({FIELD: "no/such.yml"}));
         assert!(missing.starts_with("traffic_policy_file: no/such.yml: No such file"), "{missing}");
         assert_eq!(said(json!({FIELD: 7})), "traffic_policy_file: must name a file");

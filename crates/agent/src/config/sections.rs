@@ -50,8 +50,8 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
             server_addr: Vec<HostPort>, "server_addr", "HOST:PORT",
             "The address where the service accepts agents; several for the nodes of a cluster"
         )
-        .usual()
-        .also("connect_url"),
+        .listed_in_help()
+        .with_alias("connect_url"),
         row!(
             authtoken: Option<Secret>, "authtoken", "TOKEN",
             "The token that identifies the agent to the service"
@@ -60,15 +60,15 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
             authtoken_file: Option<PathBuf>, "authtoken_file", "FILE",
             "A file that holds the authtoken"
         )
-        .usual(),
+        .listed_in_help(),
         row!(
             root_cas: Option<String>, "root_cas", "FILE",
             "A PEM file of certificates to trust; `trusted` and `host` stand for the system's"
         )
-        .usual()
+        .listed_in_help()
         .named_flag("ca")
-        .also("connect_cas")
-        .unset("the system's"),
+        .with_alias("connect_cas")
+        .when_unset("the system's"),
         row!(
             api_key: Option<Secret>, "api_key", "KEY",
             "Read and not used: commands take keys from `GINNEL_API_KEY` or a file"
@@ -89,19 +89,19 @@ const SESSION: SettingSection<AgentConfig> = SettingSection {
             options.connect_timeout: Duration, "connect_timeout", "DURATION",
             "Maximum time to connect to the service"
         )
-        .between(MIN_TIME, MAX_TIME)
+        .with_bounds(MIN_TIME, MAX_TIME)
         .without_flag(),
         row!(
             options.heartbeat_interval: Duration, "heartbeat_interval", "DURATION",
             "The time between two heartbeats"
         )
-        .between(MIN_TIME, MAX_TIME)
+        .with_bounds(MIN_TIME, MAX_TIME)
         .without_flag(),
         row!(
             options.heartbeat_tolerance: Duration, "heartbeat_tolerance", "DURATION",
             "Maximum delay of a heartbeat's response before the session counts as lost"
         )
-        .between(MIN_TIME, MAX_TIME)
+        .with_bounds(MIN_TIME, MAX_TIME)
         .without_flag(),
         row!(
             options.remote_management: bool, "remote_management", "BOOL",
@@ -118,8 +118,8 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             options.web_addr: WebAddress, "web_addr", "HOST:PORT",
             "Address that the agent API listens on: host:port, a port on this machine, or false for none"
         )
-        .usual()
-        .unset("127.0.0.1, at the first free port from 4040 to 4049"),
+        .listed_in_help()
+        .when_unset("127.0.0.1, at the first free port from 4040 to 4049"),
         row!(
             options.web_allow_hosts: Vec<String>, "web_allow_hosts", "HOST",
             "Host names, besides this machine's, that the agent API answers to"
@@ -135,7 +135,7 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             "Folders below which callers of the agent API may forward to Unix sockets"
         )
         .without_flag()
-        .unset("none"),
+        .when_unset("none"),
         row!(
             options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
             "Maximum size of the captured requests; 0 for the default, -1 for none"
@@ -145,18 +145,18 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             options.inspect_file: Option<PathBuf>, "inspect_file", "FILE",
             "File that keeps captured requests across restarts"
         )
-        .usual(),
+        .listed_in_help(),
         row!(
             options.inspect_file_size: ByteSize, "inspect_file_size", "BYTES",
             "Maximum size of the file; the oldest requests are removed first"
         )
-        .between(MIN_FILE_BYTES, MAX_FILE_BYTES)
+        .with_bounds(MIN_FILE_BYTES, MAX_FILE_BYTES)
         .without_flag(),
         row!(
             options.inspect_file_age: Duration, "inspect_file_age", "DURATION",
             "Time for which the file keeps requests that are not pinned"
         )
-        .between(MIN_FILE_AGE, MAX_FILE_AGE)
+        .with_bounds(MIN_FILE_AGE, MAX_FILE_AGE)
         .without_flag(),
         row!(
             console: ConsoleChoice, "console_ui", "WHEN",

@@ -233,7 +233,7 @@ impl SettingValue for WebAddress {
 impl SettingValue for CaptureLimit {
     fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
         let size = text.to_str().and_then(|text| text.parse().ok());
-        *self = size.and_then(Self::of_setting).ok_or_else(|| {
+        *self = size.and_then(Self::from_setting).ok_or_else(|| {
             let text = text.to_string_lossy();
             format!("'{}' is neither -1, 0 nor a number of bytes", text.escape_debug())
         })?;

@@ -3,7 +3,7 @@
 use ginnel_base::address::{AddressError, AddressProtocol, UpstreamAddress};
 
 /// Reads a port, `host:port`, a host, a URL, a folder or a Unix socket.
-pub(super) fn address(text: &str, proto: &str) -> Result<UpstreamAddress, AddressError> {
+pub(super) fn parse_address(text: &str, proto: &str) -> Result<UpstreamAddress, AddressError> {
     let protocol = match proto {
         "tcp" => AddressProtocol::Tcp,
         "tls" => AddressProtocol::Tls,
@@ -13,7 +13,7 @@ pub(super) fn address(text: &str, proto: &str) -> Result<UpstreamAddress, Addres
 }
 
 /// The reason why a text is not an address, for a sentence behind it.
-pub(super) fn problem(text: &str, problem: &AddressError) -> String {
+pub(super) fn describe_problem(text: &str, problem: &AddressError) -> String {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match problem {
         AddressError::Port { .. } if is_number => {

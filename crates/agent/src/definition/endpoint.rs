@@ -59,7 +59,7 @@ impl PublicAddress {
     ///
     /// # Errors
     /// With what is wrong, for a sentence behind the name of the field.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn parse_url(text: &str) -> Result<Self, String> {
         let shown = mask::url(text);
         let (scheme, place) = text.split_once("://").unwrap_or(("https", text));
         let place = place.strip_suffix('/').unwrap_or(place);
@@ -77,9 +77,9 @@ impl PublicAddress {
             }
         };
         match (scheme.to_ascii_lowercase().as_str(), port) {
-            (scheme @ ("http" | "https"), None) => Ok(Self::http(scheme, host)),
+            (scheme @ ("http" | "https"), None) => Ok(Self::for_http(scheme, host)),
             (scheme @ "http", Some(80)) | (scheme @ "https", Some(443)) => {
-                Ok(Self::http(scheme, host))
+                Ok(Self::for_http(scheme, host))
             }
             ("tls", None | Some(443)) => Ok(Self { proto: "tls", domain: host, ..Self::default() }),
             ("tcp", None) if host.is_none() => Ok(Self { proto: "tcp", ..Self::default() }),
@@ -95,7 +95,7 @@ impl PublicAddress {
         }
     }
 
-    fn http(scheme: &str, domain: Option<String>) -> Self {
+    fn for_http(scheme: &str, domain: Option<String>) -> Self {
         Self { proto: "http", schemes: Some(vec![scheme.to_owned()]), domain, remote_addr: None }
     }
 }
@@ -112,12 +112,12 @@ pub(super) struct TlsMaterial {
 ///
 /// # Errors
 /// When a field is unusable, one line for each.
-pub(super) fn tunnel(
+pub(super) fn tunnel_from_endpoint(
     start: endpoints::Start,
 ) -> Result<(tunnels::Start, Option<TlsMaterial>), Vec<String>> {
     let url = start.url.as_deref().unwrap_or("https://");
     let (mut problems, public) = (refused_bindings(&start, url), url);
-    let public = PublicAddress::read(public).unwrap_or_else(|problem| {
+    let public = PublicAddress::parse_url(public).unwrap_or_else(|problem| {
         problems.push(format!("url: {problem}"));
         PublicAddress::default()
     });
@@ -166,7 +166,8 @@ fn tls_material(
             PRIVATE_KEY => certificate::read_key_file,
             _ => certificate::read_file,
         };
-        let read = texts.iter().map(|text| pem(text, read_file)).collect::<Result<Vec<_>, _>>();
+        let read =
+            texts.iter().map(|text| read_pem(text, read_file)).collect::<Result<Vec<_>, _>>();
         let read =
             read.map_err(|problem| problems.push(format!("{TLS_TERMINATION}.{field}: {problem}")));
         read.ok().map(|parts| parts.join(&b'\n'))
@@ -189,7 +190,7 @@ fn tls_material(
 }
 
 /// A text in PEM, or what the file holds that it names.
-fn pem(text: &str, read_file: fn(&Path) -> io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
+fn read_pem(text: &str, read_file: fn(&Path) -> io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
     let path = Path::new(text);
     match text {
         "" => Err("is required".to_owned()),
@@ -217,7 +218,7 @@ pub(crate) fn is_internal_url(url: &str) -> bool {
 }
 
 /// A problem of the tunnel's definition in the words of the endpoint.
-pub(super) fn problem(problem: &str) -> String {
+pub(super) fn translate_problem(problem: &str) -> String {
     let known = TUNNEL_NAMES.iter().find_map(|(tunnel, endpoint)| {
         let rest = problem.strip_prefix(tunnel)?.strip_prefix(": ")?;
         Some(format!("{endpoint}: {rest}"))
@@ -226,7 +227,10 @@ pub(super) fn problem(problem: &str) -> String {
 }
 
 /// An upstream of this address.
-pub(crate) fn upstream(url: String, protocol: Option<&str>) -> endpoints::EndpointUpstream {
+pub(crate) fn endpoint_upstream(
+    url: String,
+    protocol: Option<&str>,
+) -> endpoints::EndpointUpstream {
     endpoints::EndpointUpstream {
         url: Some(TextOrNumber(url)),
         protocol: protocol.map(str::to_owned),
@@ -248,7 +252,7 @@ mod tests {
     #[test]
     fn a_public_url_is_a_protocol_and_an_address() {
         let read = |text: &str| {
-            let read = PublicAddress::read(text).unwrap();
+            let read = PublicAddress::parse_url(text).unwrap();
             (read.proto, read.schemes.unwrap_or_default().join(","), read.domain, read.remote_addr)
         };
         let host = || Some("a.test".to_owned());
@@ -278,7 +282,7 @@ mod tests {
             ("tcp://a.test", "is neither tcp:// nor tcp://host:port"),
             ("tcp://:22", "is not a URL"),
         ] {
-            let said = PublicAddress::read(text).unwrap_err();
+            let said = PublicAddress::parse_url(text).unwrap_err();
             assert!(said.contains(problem) && !said.contains("secret"), "{text}: {said}");
         }
     }
@@ -296,7 +300,7 @@ mod tests {
             "name": "api", "proto": "http", "schemes": ["https"], "domain": "a.test", "metadata": "m",
             "description": "d", "addr": "8080", "app_protocol": "http2", "inspect": false, "pooling_enabled": true,
         });
-        let same = Definition::read(tunnel.as_object().unwrap()).unwrap();
+        let same = Definition::from_document(tunnel.as_object().unwrap()).unwrap();
         assert_eq!(definition.document, same.document);
         let bytes = json!({
             "url": "tcp://", "upstream": {"url": "a.test:22", "proxy_protocol": 2}, "inspect": false,

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use super::relay::{AppProtocol, HostHeader};
 use super::unix_sockets::UnixSocketRoots;
 pub use endpoint::PublicAddress;
-pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, is_internal_url, upstream};
+pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, endpoint_upstream, is_internal_url};
 use ginnel_api::decode::{self, ArgumentError};
 use ginnel_api::local::{endpoints, tunnels};
 use ginnel_api::{EndpointOptions, Operation};
@@ -115,8 +115,8 @@ impl Definition {
     ///
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
-    pub fn read(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        DefinitionReader::new(decoded::<tunnels::Start>(document)?, None).read()
+    pub fn from_document(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
+        DefinitionReader::new(decode_operation::<tunnels::Start>(document)?, None).read()
     }
 
     /// Reads an endpoint; the problems name its fields.
@@ -124,7 +124,7 @@ impl Definition {
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
     pub fn read_endpoint(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        Self::read_endpoint_start(decoded::<endpoints::Start>(document)?, None)
+        Self::read_endpoint_start(decode_operation::<endpoints::Start>(document)?, None)
     }
 
     /// Reads the call that starts a tunnel for an endpoint. The problems name its fields. A Unix
@@ -132,7 +132,7 @@ impl Definition {
     ///
     /// # Errors
     /// When a field is unusable, one line for each.
-    pub fn of_endpoint(
+    pub fn from_endpoint(
         start: endpoints::Start,
         roots: &UnixSocketRoots,
     ) -> Result<Self, Vec<String>> {
@@ -143,9 +143,10 @@ impl Definition {
         start: endpoints::Start,
         roots: Option<UnixSocketRoots>,
     ) -> Result<Self, Vec<String>> {
-        let (tunnel, material) = endpoint::tunnel(start)?;
+        let (tunnel, material) = endpoint::tunnel_from_endpoint(start)?;
         let definition = DefinitionReader::new(tunnel, roots).with_tls(material).read();
-        definition.map_err(|problems| problems.iter().map(|it| endpoint::problem(it)).collect())
+        definition
+            .map_err(|problems| problems.iter().map(|it| endpoint::translate_problem(it)).collect())
     }
 
     /// Reads the call that starts a tunnel. The problems name their fields. A Unix socket has to be
@@ -153,12 +154,12 @@ impl Definition {
     ///
     /// # Errors
     /// When a field is unusable, one line for each.
-    pub fn of(start: tunnels::Start, roots: &UnixSocketRoots) -> Result<Self, Vec<String>> {
+    pub fn from_start(start: tunnels::Start, roots: &UnixSocketRoots) -> Result<Self, Vec<String>> {
         DefinitionReader::new(start, Some(roots.clone())).read()
     }
 
     /// The text of the traffic policy, where there is one.
-    pub fn policy(&self) -> Option<String> {
+    pub fn policy_text(&self) -> Option<String> {
         let named = ["traffic_policy", "policy"].into_iter();
         match named.filter_map(|name| self.document.get(name)).next()? {
             Value::String(text) => Some(text.clone()),
@@ -167,7 +168,7 @@ impl Definition {
     }
 
     /// The tunnels that are bound: what follows the name of each, and its protocol.
-    pub fn protocols(&self) -> Vec<(&'static str, Option<&'static str>)> {
+    pub fn bound_protocols(&self) -> Vec<(&'static str, Option<&'static str>)> {
         match &self.public {
             EndpointDefinition::Http { schemes, .. } => {
                 let both = schemes.len() > 1;
@@ -212,7 +213,7 @@ impl Definition {
 
     /// The messages that ask the service for its tunnels.
     pub fn bind_messages(&self) -> Vec<BindMessage> {
-        let protocols = self.protocols().into_iter();
+        let protocols = self.bound_protocols().into_iter();
         let message = |(suffix, proto): (&str, Option<&'static str>)| {
             self.bind_message(format!("{}{suffix}", self.name), proto, self.bind_options())
         };
@@ -241,11 +242,11 @@ pub enum BindMessage {
 }
 
 /// The fields of a document as those of an operation.
-fn decoded<O: Operation>(document: &Map<String, Value>) -> Result<O, Vec<String>> {
+fn decode_operation<O: Operation>(document: &Map<String, Value>) -> Result<O, Vec<String>> {
     let parameters = O::INFO.parameters;
-    let mut decoded = decode::fields(parameters, document.clone());
-    decoded.require(parameters);
-    let problems: Vec<_> = decoded.errors.iter().map(problem).collect();
+    let mut decoded = decode::decode_fields(parameters, document.clone());
+    decoded.require_parameters(parameters);
+    let problems: Vec<_> = decoded.errors.iter().map(describe_error).collect();
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -255,11 +256,12 @@ fn decoded<O: Operation>(document: &Map<String, Value>) -> Result<O, Vec<String>
 
 /// Where a text leads: a port, `host:port` or a URL of HTTP.
 pub(super) fn local_address(text: &str) -> Result<UpstreamAddress, String> {
-    address::address(text, "http").map_err(|problem| address::problem(text, &problem))
+    address::parse_address(text, "http")
+        .map_err(|problem| address::describe_problem(text, &problem))
 }
 
 /// An error of the fields in the words of a definition.
-pub(super) fn problem(error: &ArgumentError) -> String {
+pub(super) fn describe_error(error: &ArgumentError) -> String {
     let ArgumentError::UnknownField { place, .. } = error else { return error.to_string() };
     let (record, name) = place.rsplit_once('.').unwrap_or(("tunnel", place));
     format!("{place}: field {name} not found in type {record}")
@@ -272,7 +274,7 @@ mod tests {
     use serde_json::json;
 
     fn read(value: Value) -> Result<Definition, Vec<String>> {
-        Definition::read(value.as_object().unwrap())
+        Definition::from_document(value.as_object().unwrap())
     }
 
     #[test]

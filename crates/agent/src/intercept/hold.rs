@@ -26,11 +26,11 @@ pub struct HoldTime(pub Duration);
 impl RuleAction for HoldTime {
     const KIND: &'static str = "hold";
 
-    fn defaults() -> Value {
+    fn default_fields() -> Value {
         json!({"enabled": true, "max_wait": DEFAULT_TIMEOUT_MS})
     }
 
-    fn read(fields: &Map<String, Value>) -> Result<Self, Vec<String>> {
+    fn from_fields(fields: &Map<String, Value>) -> Result<Self, Vec<String>> {
         let max_wait = fields.get("max_wait").unwrap_or(&Value::Null);
         match max_wait.as_u64().filter(|time| (1..=MAX_TIMEOUT_MS).contains(time)) {
             Some(time) => Ok(Self(Duration::from_millis(time))),
@@ -69,7 +69,7 @@ pub struct WaitingRequest {
 struct DecisionSlot(Mutex<Option<oneshot::Sender<HoldDecision>>>);
 
 impl DecisionSlot {
-    fn decide(&self, decision: HoldDecision) -> bool {
+    fn send_decision(&self, decision: HoldDecision) -> bool {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock, so that who comes second finds the decision of the first.
         sender.take().is_some_and(|sender| sender.send(decision).is_ok())
@@ -79,7 +79,7 @@ impl DecisionSlot {
 impl WaitingRequest {
     /// Ends its wait; false where that has ended already.
     pub fn decide(&self, decision: HoldDecision) -> bool {
-        self.slot.decide(decision)
+        self.slot.send_decision(decision)
     }
 }
 
@@ -117,12 +117,12 @@ impl HeldRequests {
 
     /// All of them, oldest first.
     pub fn all(&self) -> Vec<Arc<WaitingRequest>> {
-        self.lock().iter().filter_map(|place| place.waiting.clone()).collect()
+        self.lock_places().iter().filter_map(|place| place.waiting.clone()).collect()
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.lock().iter().filter(|place| place.waiting.is_some()).count()
+        self.lock_places().iter().filter(|place| place.waiting.is_some()).count()
     }
 
     /// The one with this record.
@@ -131,11 +131,11 @@ impl HeldRequests {
     }
 
     /// Lets the requests of a hold go, or all of them.
-    pub fn let_go(&self, hold_id: Option<&str>) {
-        let places = self.lock();
+    pub fn release_matching(&self, hold_id: Option<&str>) {
+        let places = self.lock_places();
         let meant = places.iter().filter(|place| hold_id.is_none_or(|id| place.hold_id == id));
         meant.for_each(|place| {
-            ignore(place.slot.decide(HoldDecision::Release), "it may go already");
+            ignore(place.slot.send_decision(HoldDecision::Release), "it may go already");
         });
     }
 
@@ -145,7 +145,7 @@ impl HeldRequests {
         hold_id: &str,
         time: HoldTime,
     ) -> Option<HoldTicket> {
-        let mut places = self.lock();
+        let mut places = self.lock_places();
         if places.len() >= MAX_HELD_REQUESTS {
             return None;
         }
@@ -157,11 +157,11 @@ impl HeldRequests {
         Some(HoldTicket { all: self.clone(), hold_id, time, until, slot, decision })
     }
 
-    fn note_change(&self) {
+    fn notify_change(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<HoldPlace>> {
+    fn lock_places(&self) -> MutexGuard<'_, Vec<HoldPlace>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -173,38 +173,41 @@ impl HoldTicket {
     }
 
     /// How long it waits at most, since the place was taken.
-    pub fn time(&self) -> Duration {
+    pub fn max_wait(&self) -> Duration {
         self.time.0
     }
 
     /// Shows the request, so that somebody can decide on it.
-    pub fn show(&self, record: Arc<CaptureRecord>, request: CapturedMessage) {
+    pub fn publish_request(&self, record: Arc<CaptureRecord>, request: CapturedMessage) {
         let (hold_id, until, slot) = (self.hold_id.clone(), self.until, self.slot.clone());
         let held = Arc::new(WaitingRequest { record, hold_id, until, request, slot });
-        let mut places = self.all.lock();
+        let mut places = self.all.lock_places();
         let own = places.iter_mut().filter(|place| Arc::ptr_eq(&place.slot, &self.slot));
         own.for_each(|place| place.waiting = Some(held.clone()));
         drop(places);
-        self.all.note_change();
+        self.all.notify_change();
     }
 
     /// Waits until somebody decides; to be asked no more after that.
-    pub async fn decided(&mut self) -> HoldDecision {
+    pub async fn wait_for_decision(&mut self) -> HoldDecision {
         // The sender lives in the slot.
         (&mut self.decision).await.unwrap_or(HoldDecision::Release)
     }
 
     /// Ends the wait without anybody; what somebody decided just before counts.
-    pub fn give_up(&mut self) -> HoldDecision {
-        ignore(self.slot.decide(HoldDecision::Release), "somebody may have decided just now");
+    pub fn abandon_wait(&mut self) -> HoldDecision {
+        ignore(
+            self.slot.send_decision(HoldDecision::Release),
+            "somebody may have decided just now",
+        );
         self.decision.try_recv().unwrap_or(HoldDecision::Release)
     }
 }
 
 impl Drop for HoldTicket {
     fn drop(&mut self) {
-        self.all.lock().retain(|place| !Arc::ptr_eq(&place.slot, &self.slot));
-        self.all.note_change();
+        self.all.lock_places().retain(|place| !Arc::ptr_eq(&place.slot, &self.slot));
+        self.all.notify_change();
     }
 }
 
@@ -237,10 +240,10 @@ mod tests {
         let mut meant = all.take_place("h", TIME).unwrap();
         let other = all.take_place("other", TIME).unwrap();
 
-        all.let_go(Some("h"));
+        all.release_matching(Some("h"));
 
-        assert_eq!(meant.decided().await, HoldDecision::Release);
-        assert!(other.slot.decide(HoldDecision::Change(Vec::new())));
+        assert_eq!(meant.wait_for_decision().await, HoldDecision::Release);
+        assert!(other.slot.send_decision(HoldDecision::Change(Vec::new())));
     }
 
     #[test]
@@ -250,9 +253,9 @@ mod tests {
             let all = held();
             let mut ticket = all.take_place("h", TIME).unwrap();
             let slot = ticket.slot.clone();
-            let deciding = std::thread::spawn(move || slot.decide(refusal()));
+            let deciding = std::thread::spawn(move || slot.send_decision(refusal()));
 
-            let decision = ticket.give_up();
+            let decision = ticket.abandon_wait();
 
             assert_eq!(decision == refusal(), deciding.join().unwrap());
         }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use ginnel_api::local::match_fields::match_fields;
 use ginnel_api::mask;
 use ginnel_base::address::HostName;
-use ginnel_http1::{behind_first_line, fields_in};
+use ginnel_http1::{after_first_line, fields_in};
 
 use crate::edits::is_token;
 
@@ -40,8 +40,8 @@ impl<'a> RequestView<'a> {
     }
 
     /// The values of a header that are text.
-    pub fn header(&self, name: &str) -> impl Iterator<Item = &'a str> {
-        let fields = fields_in(behind_first_line(self.head));
+    pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        let fields = fields_in(after_first_line(self.head));
         let own = fields.filter(move |(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
         own.filter_map(|(_, value)| std::str::from_utf8(value).ok())
     }
@@ -62,7 +62,7 @@ match_fields!(declare);
 
 impl RequestMatcher {
     /// What is wrong with it: values that no request has.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn find_problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !self.method.bytes().all(is_token) {
             problems.push(format!("method: {:?} is not a method", self.method));
@@ -82,14 +82,16 @@ impl RequestMatcher {
         problems
     }
 
-    pub fn matches(&self, request: &RequestView<'_>) -> bool {
+    pub fn matches_request(&self, request: &RequestView<'_>) -> bool {
         let is_any_or = |text: &str, matches: &dyn Fn() -> bool| text.is_empty() || matches();
         is_any_or(&self.tunnel_name, &|| self.tunnel_name == request.tunnel_name)
             && is_any_or(&self.method, &|| self.method.eq_ignore_ascii_case(request.method()))
             && is_any_or(&self.host, &|| self.matches_host(request.host))
             && is_any_or(&self.path, &|| self.matches_path(request))
             && self.match_headers.iter().all(|(name, pattern)| {
-                request.header(name).any(|value| is_like(pattern.as_bytes(), value.as_bytes()))
+                request
+                    .header_values(name)
+                    .any(|value| is_like(pattern.as_bytes(), value.as_bytes()))
             })
     }
 
@@ -191,7 +193,7 @@ mod tests {
     #[test]
     fn what_no_request_has_is_refused() {
         let problems = |fields: Value| {
-            serde_json::from_value::<RequestMatcher>(fields).unwrap().problems().join("\n")
+            serde_json::from_value::<RequestMatcher>(fields).unwrap().find_problems().join("\n")
         };
 
         for (fields, problem) in [
@@ -221,7 +223,7 @@ mod tests {
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Kind: paid order\r\n\r\n",
         };
         let matches = |fields: Value| {
-            serde_json::from_value::<RequestMatcher>(fields).unwrap().matches(&request)
+            serde_json::from_value::<RequestMatcher>(fields).unwrap().matches_request(&request)
         };
 
         for (yes, no) in [

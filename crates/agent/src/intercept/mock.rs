@@ -77,11 +77,11 @@ impl RuleAction for MockResponse {
     const ALTERNATIVES: &'static [&'static str] = &["body", "json", "body_base64"];
     const EXACT: &'static [&'static str] = &["json"];
 
-    fn defaults() -> Value {
+    fn default_fields() -> Value {
         json!({"enabled": true, "status": 200, "template": true, "delay": 0})
     }
 
-    fn read(fields: &Map<String, Value>) -> Result<Self, Vec<String>> {
+    fn from_fields(fields: &Map<String, Value>) -> Result<Self, Vec<String>> {
         let mut problems = out_of_range(fields);
         if let Some(fault) = fields.get("fault").and_then(Value::as_str)
             && !["reset", "truncate"].contains(&fault)
@@ -93,7 +93,7 @@ impl RuleAction for MockResponse {
         }
         let response = serde_json::from_value::<Self>(Value::Object(fields.clone()));
         let response = response.map_err(|error| vec![error.to_string()])?;
-        let problems = response.problems();
+        let problems = response.find_problems();
         if problems.is_empty() { Ok(response) } else { Err(problems) }
     }
 }
@@ -115,7 +115,7 @@ fn out_of_range(fields: &Map<String, Value>) -> Vec<String> {
 
 impl MockResponse {
     /// The fields of a mock that responds as somebody did before.
-    pub fn fields_of(response: &CapturedMessage) -> Map<String, Value> {
+    pub fn fields_from_response(response: &CapturedMessage) -> Map<String, Value> {
         let mut headers = BTreeMap::<String, String>::new();
         for (name, value) in response.headers().into_iter().filter(|(name, _)| !is_made_anew(name))
         {
@@ -135,7 +135,7 @@ impl MockResponse {
     }
 
     /// Whether it responds once more after so many times.
-    pub(super) fn is_left(&self, hits: i64) -> bool {
+    pub(super) fn has_uses_left(&self, hits: i64) -> bool {
         self.times.is_none_or(|times| hits < times)
     }
 
@@ -150,9 +150,9 @@ impl MockResponse {
     }
 
     /// The response to a request.
-    pub fn make(&self, values: &TemplateValues<'_>, is_head: bool) -> MadeResponse {
+    pub fn build_response(&self, values: &TemplateValues<'_>, is_head: bool) -> MadeResponse {
         let text = |text: &str| match self.template {
-            true => values.render(text),
+            true => values.render_text(text),
             false => text.to_owned(),
         };
         let (media_type, mut body) = match (&self.body, &self.json, &self.body_base64) {
@@ -166,7 +166,7 @@ impl MockResponse {
         };
         let is_bodiless = matches!(self.status, 204 | 304);
         let mut head = Vec::new();
-        let mut writer = HeadWriter::response(self.status, &mut head);
+        let mut writer = HeadWriter::begin_response(self.status, &mut head);
         let has_type = self.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type"));
         if !has_type && !media_type.is_empty() && !is_bodiless {
             writer.field("Content-Type", media_type);
@@ -177,7 +177,7 @@ impl MockResponse {
             }
         }
         if !is_bodiless {
-            writer.display("Content-Length", body.len());
+            writer.display_field("Content-Length", body.len());
         }
         writer.end();
         if is_bodiless || is_head {
@@ -186,7 +186,7 @@ impl MockResponse {
         MadeResponse { status: self.status, head, body }
     }
 
-    fn problems(&self) -> Vec<String> {
+    fn find_problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let bodies = [self.body.is_some(), self.json.is_some(), self.body_base64.is_some()];
         if bodies.iter().filter(|is_there| **is_there).count() > 1 {
@@ -209,9 +209,9 @@ impl MockResponse {
         }
         if self.template {
             let headers = self.headers.iter().map(|(name, value)| {
-                template::check(value).map_err(|problem| format!("headers: {name}: {problem}"))
+                template::check_text(value).map_err(|problem| format!("headers: {name}: {problem}"))
             });
-            let body = self.body.as_deref().map_or(Ok(()), template::check);
+            let body = self.body.as_deref().map_or(Ok(()), template::check_text);
             let json = self.json.as_ref().map_or(Ok(()), template::check_json);
             let named = |name: &str, checked: Result<(), String>| {
                 checked.map_err(|problem| format!("{name}: {problem}"))
@@ -239,10 +239,10 @@ mod tests {
     use super::*;
 
     fn make(fields: Value, target: &str, is_head: bool) -> String {
-        let mock = MockResponse::read(fields.as_object().unwrap()).unwrap();
+        let mock = MockResponse::from_fields(fields.as_object().unwrap()).unwrap();
         let request =
             RequestView { tunnel_name: "", host: "", target, head: b"GET / HTTP/1.1\r\n" };
-        let made = mock.make(&TemplateValues { request, body: b"", id: "" }, is_head);
+        let made = mock.build_response(&TemplateValues { request, body: b"", id: "" }, is_head);
         String::from_utf8([made.head, made.body].concat()).unwrap()
     }
 
@@ -299,7 +299,8 @@ mod tests {
             ),
             (json!({"json": "x".repeat(MAX_BODY_BYTES)}), "body: is longer than 1048576"),
         ] {
-            let problems = MockResponse::read(fields.as_object().unwrap()).unwrap_err().join("\n");
+            let problems =
+                MockResponse::from_fields(fields.as_object().unwrap()).unwrap_err().join("\n");
             assert!(problems.starts_with(problem), "{problems}");
         }
     }

@@ -57,16 +57,20 @@ impl Interceptors {
     }
 
     /// The mock that responds to a request.
-    pub fn mock(&self, request: &RequestView<'_>) -> Option<Arc<InterceptRule<MockResponse>>> {
-        let is_left =
-            |mock: &InterceptRule<MockResponse>| mock.action.is_left(mock.hits()).then_some(());
+    pub fn match_mock(
+        &self,
+        request: &RequestView<'_>,
+    ) -> Option<Arc<InterceptRule<MockResponse>>> {
+        let is_left = |mock: &InterceptRule<MockResponse>| {
+            mock.action.has_uses_left(mock.hits()).then_some(())
+        };
         let (found, ()) = self.mocks.find_match(request, is_left)?;
-        self.note_change();
+        self.notify_change();
         Some(found)
     }
 
     /// A place for a request that a hold makes wait; none where there is no such hold, or no place left.
-    pub fn hold(&self, request: &RequestView<'_>) -> Option<HoldTicket> {
+    pub fn match_hold(&self, request: &RequestView<'_>) -> Option<HoldTicket> {
         // Under the lock of the rules, so that whoever removes one finds the places of all its requests.
         let found =
             self.holds.find_match(request, |hold| self.held.take_place(&hold.id, hold.action));
@@ -89,7 +93,7 @@ impl Interceptors {
     }
 
     /// Counts what has changed.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn watch_changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
@@ -102,7 +106,7 @@ impl Interceptors {
         fields: Map<String, Value>,
         from_file: bool,
     ) -> Result<Arc<InterceptRule<MockResponse>>, RuleError> {
-        self.changed(|| self.mocks.add(fields, from_file))
+        self.change_rules(|| self.mocks.add(fields, from_file))
     }
 
     /// Adds a hold.
@@ -113,7 +117,7 @@ impl Interceptors {
         &self,
         fields: Map<String, Value>,
     ) -> Result<Arc<InterceptRule<HoldTime>>, RuleError> {
-        self.changed(|| self.holds.add(fields, false))
+        self.change_rules(|| self.holds.add(fields, false))
     }
 
     /// Changes a mock.
@@ -125,7 +129,7 @@ impl Interceptors {
         id: &str,
         fields: Map<String, Value>,
     ) -> Result<Arc<InterceptRule<MockResponse>>, RuleError> {
-        self.changed(|| self.mocks.update(id, fields))
+        self.change_rules(|| self.mocks.update(id, fields))
     }
 
     /// Changes a hold; one that is switched off lets its requests go.
@@ -137,36 +141,36 @@ impl Interceptors {
         id: &str,
         fields: Map<String, Value>,
     ) -> Result<Arc<InterceptRule<HoldTime>>, RuleError> {
-        let hold = self.changed(|| self.holds.update(id, fields))?;
+        let hold = self.change_rules(|| self.holds.update(id, fields))?;
         if !hold.is_enabled {
-            self.held.let_go(Some(id));
+            self.held.release_matching(Some(id));
         }
         Ok(hold)
     }
 
     /// Removes a mock, or all of them; false where there was none.
     pub fn remove_mock(&self, id: Option<&str>) -> bool {
-        self.changed(|| self.mocks.remove(id))
+        self.change_rules(|| self.mocks.remove(id))
     }
 
     /// Removes a hold, or all of them, and lets their requests go; false where there was none.
     pub fn remove_hold(&self, id: Option<&str>) -> bool {
-        let removed = self.changed(|| self.holds.remove(id));
-        self.held.let_go(id);
+        let removed = self.change_rules(|| self.holds.remove(id));
+        self.held.release_matching(id);
         removed
     }
 
-    fn changed<T>(&self, change: impl FnOnce() -> T) -> T {
+    fn change_rules<T>(&self, change: impl FnOnce() -> T) -> T {
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = change();
         let is_on = self.mocks.has_enabled() || self.holds.has_enabled();
         self.is_on.store(is_on, Ordering::Relaxed);
         drop(changing);
-        self.note_change();
+        self.notify_change();
         outcome
     }
 
-    fn note_change(&self) {
+    fn notify_change(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
 }

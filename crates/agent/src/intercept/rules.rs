@@ -18,7 +18,7 @@ pub trait RuleAction: Sized {
     const KIND: &'static str;
 
     /// The fields that have a value although nobody gave one.
-    fn defaults() -> Value;
+    fn default_fields() -> Value;
 
     /// Fields of which only the one that was given last counts.
     const ALTERNATIVES: &'static [&'static str] = &[];
@@ -27,7 +27,7 @@ pub trait RuleAction: Sized {
     const EXACT: &'static [&'static str] = &[];
 
     /// Reads the fields; the problems name theirs.
-    fn read(fields: &Map<String, Value>) -> Result<Self, Vec<String>>;
+    fn from_fields(fields: &Map<String, Value>) -> Result<Self, Vec<String>>;
 }
 
 /// A rule: which requests, and what happens to them.
@@ -58,7 +58,7 @@ pub enum RuleError {
 }
 
 impl RuleError {
-    fn of(problem: String) -> Self {
+    fn from_problem(problem: String) -> Self {
         Self::Invalid(vec![problem])
     }
 }
@@ -80,16 +80,16 @@ impl<A> Default for InterceptRules<A> {
 impl<A: RuleAction> InterceptRules<A> {
     /// All rules.
     pub fn all(&self) -> Vec<Arc<InterceptRule<A>>> {
-        self.lock().clone()
+        self.lock_rules().clone()
     }
 
     /// The rule with this identifier.
     pub fn find(&self, id: &str) -> Option<Arc<InterceptRule<A>>> {
-        self.lock().iter().find(|rule| rule.id == id).cloned()
+        self.lock_rules().iter().find(|rule| rule.id == id).cloned()
     }
 
     pub(super) fn has_enabled(&self) -> bool {
-        self.lock().iter().any(|rule| rule.is_enabled)
+        self.lock_rules().iter().any(|rule| rule.is_enabled)
     }
 
     /// The first rule that matches and takes the request, which counts this one.
@@ -98,9 +98,9 @@ impl<A: RuleAction> InterceptRules<A> {
         request: &RequestView<'_>,
         take: impl Fn(&InterceptRule<A>) -> Option<T>,
     ) -> Option<(Arc<InterceptRule<A>>, T)> {
-        let list = self.lock();
+        let list = self.lock_rules();
         let mut matching =
-            list.iter().filter(|rule| rule.is_enabled && rule.matcher.matches(request));
+            list.iter().filter(|rule| rule.is_enabled && rule.matcher.matches_request(request));
         let (found, taken) = matching.find_map(|rule| Some((rule, take(rule)?)))?;
         // Under the lock, so that no two requests are the last hit.
         found.hits.fetch_add(1, Ordering::Relaxed);
@@ -116,21 +116,28 @@ impl<A: RuleAction> InterceptRules<A> {
             Some(Value::String(id)) => Some(checked_id(id)?),
             _ => None,
         };
-        if let Value::Object(defaults) = A::defaults() {
+        if let Value::Object(defaults) = A::default_fields() {
             defaults.into_iter().for_each(|(name, value)| {
                 fields.entry(name).or_insert(value);
             });
         }
         fields.retain(|name, value| !is_none::<A>(name, value));
-        let mut rule = InterceptRule::read(String::new(), fields, from_file, 0)?;
-        let mut list = self.lock();
+        let mut rule = InterceptRule::from_fields(String::new(), fields, from_file, 0)?;
+        let mut list = self.lock_rules();
         let is_taken = |id: &str| list.iter().any(|other| other.id == id);
         rule.id = id.unwrap_or_else(|| self.free_id(is_taken));
         if is_taken(&rule.id) {
-            return Err(RuleError::of(format!("id: {} {:?} already exists", A::KIND, rule.id)));
+            return Err(RuleError::from_problem(format!(
+                "id: {} {:?} already exists",
+                A::KIND,
+                rule.id
+            )));
         }
         if list.len() >= MAX_RULES {
-            return Err(RuleError::of(format!("there are {MAX_RULES} {}s already", A::KIND)));
+            return Err(RuleError::from_problem(format!(
+                "there are {MAX_RULES} {}s already",
+                A::KIND
+            )));
         }
         let rule = Arc::new(rule);
         list.push(rule.clone());
@@ -142,7 +149,7 @@ impl<A: RuleAction> InterceptRules<A> {
         id: &str,
         changes: Map<String, Value>,
     ) -> Result<Arc<InterceptRule<A>>, RuleError> {
-        let mut list = self.lock();
+        let mut list = self.lock_rules();
         let place = list.iter_mut().find(|rule| rule.id == id).ok_or(RuleError::Unknown)?;
         let mut fields = place.fields.clone();
         if A::ALTERNATIVES.iter().any(|name| changes.contains_key(*name)) {
@@ -151,13 +158,14 @@ impl<A: RuleAction> InterceptRules<A> {
         let hits = if changes.contains_key("times") { 0 } else { place.hits() };
         fields.extend(changes);
         fields.retain(|name, value| name != "id" && !is_none::<A>(name, value));
-        *place = Arc::new(InterceptRule::read(id.to_owned(), fields, place.from_file, hits)?);
+        *place =
+            Arc::new(InterceptRule::from_fields(id.to_owned(), fields, place.from_file, hits)?);
         Ok(place.clone())
     }
 
     /// Removes one rule or all; false where there was none.
     pub(super) fn remove(&self, id: Option<&str>) -> bool {
-        let mut list = self.lock();
+        let mut list = self.lock_rules();
         let before = list.len();
         list.retain(|rule| id.is_some_and(|id| rule.id != id));
         list.len() < before
@@ -173,25 +181,25 @@ impl<A: RuleAction> InterceptRules<A> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<InterceptRule<A>>>> {
+    fn lock_rules(&self) -> MutexGuard<'_, Vec<Arc<InterceptRule<A>>>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<A: RuleAction> InterceptRule<A> {
-    fn read(
+    fn from_fields(
         id: String,
         mut fields: Map<String, Value>,
         from_file: bool,
         hits: i64,
     ) -> Result<Self, RuleError> {
         if let Some(Value::String(host)) = fields.get_mut("host") {
-            *host = ascii_host(host).map_err(RuleError::of)?;
+            *host = ascii_host(host).map_err(RuleError::from_problem)?;
         }
         let matcher = serde_json::from_value::<RequestMatcher>(Value::Object(fields.clone()));
-        let matcher = matcher.map_err(|error| RuleError::of(error.to_string()))?;
-        let mut problems = matcher.problems();
-        let action = A::read(&fields);
+        let matcher = matcher.map_err(|error| RuleError::from_problem(error.to_string()))?;
+        let mut problems = matcher.find_problems();
+        let action = A::from_fields(&fields);
         let action = match action {
             Ok(action) if problems.is_empty() => action,
             action => {
@@ -210,7 +218,7 @@ impl<A: RuleAction> InterceptRule<A> {
     }
 
     /// The rule as the local API shows it.
-    pub fn show(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut shown = self.fields.clone();
         shown.insert("id".to_owned(), self.id.as_str().into());
         shown.insert("uri".to_owned(), format!("/api/{}s/{}", A::KIND, self.id).into());
@@ -234,7 +242,7 @@ fn checked_id(id: String) -> Result<String, RuleError> {
     let is_path = id == "." || id == "..";
     if id.is_empty() || id.len() > MAX_ID_BYTES || is_path || !id.bytes().all(is_usable) {
         let problem = format!("id: {id:?} is not 1 to {MAX_ID_BYTES} of A-Z a-z 0-9 _ . -");
-        return Err(RuleError::of(problem));
+        return Err(RuleError::from_problem(problem));
     }
     Ok(id)
 }

@@ -28,7 +28,7 @@ enum TemplatePart<'t> {
 }
 
 /// The parts of a text; an error where a name has no end.
-fn parts(text: &str) -> Result<Vec<TemplatePart<'_>>, String> {
+fn parse_parts(text: &str) -> Result<Vec<TemplatePart<'_>>, String> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once("{{") {
         let (name, after) =
@@ -41,8 +41,8 @@ fn parts(text: &str) -> Result<Vec<TemplatePart<'_>>, String> {
 }
 
 /// Makes sure that a text names nothing that no request has.
-pub(super) fn check(text: &str) -> Result<(), String> {
-    for part in parts(text)? {
+pub(super) fn check_text(text: &str) -> Result<(), String> {
+    for part in parse_parts(text)? {
         let TemplatePart::Name(name) = part else { continue };
         let word = name.split('.').next().unwrap_or_default();
         if !NAMES.contains(&word) || name == "header" {
@@ -58,7 +58,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 /// The same for all texts in a JSON value.
 pub(super) fn check_json(value: &Value) -> Result<(), String> {
     match value {
-        Value::String(text) => check(text),
+        Value::String(text) => check_text(text),
         Value::Array(items) => items.iter().try_for_each(check_json),
         Value::Object(members) => members.values().try_for_each(check_json),
         _ => Ok(()),
@@ -67,14 +67,14 @@ pub(super) fn check_json(value: &Value) -> Result<(), String> {
 
 impl TemplateValues<'_> {
     /// A text with the values of this request; what it has none of is empty.
-    pub fn render(&self, text: &str) -> String {
+    pub fn render_text(&self, text: &str) -> String {
         let mut rendered = String::with_capacity(text.len());
         // What cannot be read was refused before it came here.
-        for part in parts(text).unwrap_or_default() {
+        for part in parse_parts(text).unwrap_or_default() {
             match part {
                 TemplatePart::Text(text) => rendered.push_str(text),
                 TemplatePart::Name(name) => {
-                    rendered.push_str(&self.value(name).unwrap_or_default())
+                    rendered.push_str(&self.resolve_name(name).unwrap_or_default())
                 }
             }
         }
@@ -84,7 +84,7 @@ impl TemplateValues<'_> {
     /// The same for all texts in a JSON value.
     pub fn render_json(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => self.render(text).into(),
+            Value::String(text) => self.render_text(text).into(),
             Value::Array(items) => items.iter().map(|item| self.render_json(item)).collect(),
             Value::Object(members) => Value::Object(
                 members.iter().map(|(name, it)| (name.clone(), self.render_json(it))).collect(),
@@ -93,7 +93,7 @@ impl TemplateValues<'_> {
         }
     }
 
-    fn value(&self, name: &str) -> Option<Cow<'_, str>> {
+    fn resolve_name(&self, name: &str) -> Option<Cow<'_, str>> {
         let (word, rest) =
             name.split_once('.').map_or((name, None), |(word, rest)| (word, Some(rest)));
         let request = &self.request;
@@ -109,7 +109,7 @@ impl TemplateValues<'_> {
             ("path", Some(at)) => request.path().split('/').nth(at.parse().ok()?)?.into(),
             ("query", None) => request.query().into(),
             ("query", Some(name)) => form_value(request.query().as_bytes(), name)?.into(),
-            ("header", Some(name)) => request.header(name).next()?.to_owned().into(),
+            ("header", Some(name)) => request.header_values(name).next()?.to_owned().into(),
             ("body", None) => String::from_utf8_lossy(self.body),
             ("body", Some(path)) => self.body_value(path)?.into(),
             _ => return None,
@@ -163,10 +163,10 @@ mod tests {
             ("{{ body.a.b.1 }} {{ body.a.b.0 }} {{ body.n }} {{ body.a.b }}", "two 1  [1,\"two\"]"),
             ("{{ target }}", "/shop/7?q=a%20b&q=c"),
         ] {
-            check(text).unwrap();
-            assert_eq!(values(json).render(text), expected, "{text}");
+            check_text(text).unwrap();
+            assert_eq!(values(json).render_text(text), expected, "{text}");
         }
-        assert_eq!(values(b"a=1&b=x+y").render("{{ body.b }}"), "x y");
+        assert_eq!(values(b"a=1&b=x+y").render_text("{{ body.b }}"), "x y");
         let rendered = values(br#"{"t": "\"}"}"#).render_json(&json!({"t": ["{{ body.t }}", 1]}));
         assert_eq!(rendered.to_string(), r#"{"t":["\"}",1]}"#);
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn unknown_names_are_refused() {
         for text in ["{{ bdoy }}", "{{ }}", "{{ header }}", "{{ body"] {
-            assert!(check(text).is_err(), "{text}");
+            assert!(check_text(text).is_err(), "{text}");
         }
         assert!(check_json(&json!([{"a": "{{ bdoy }}"}])).is_err());
     }

@@ -18,7 +18,7 @@ pub(super) struct DecodedBody {
 }
 
 /// The first value of a header.
-pub(super) fn header(message: &CapturedMessage, name: &str) -> Option<String> {
+pub(super) fn find_header(message: &CapturedMessage, name: &str) -> Option<String> {
     let headers = message.headers();
     headers
         .into_iter()
@@ -28,23 +28,23 @@ pub(super) fn header(message: &CapturedMessage, name: &str) -> Option<String> {
 
 /// The media type without its parameters, in small letters.
 pub(super) fn media_type(message: &CapturedMessage) -> String {
-    let content_type = header(message, "content-type").unwrap_or_default();
+    let content_type = find_header(message, "content-type").unwrap_or_default();
     media_type_in(&content_type).to_ascii_lowercase()
 }
 
 /// The encoding of the body; none where there is nothing to take off.
-pub(super) fn encoding(message: &CapturedMessage) -> Option<String> {
+pub(super) fn body_encoding(message: &CapturedMessage) -> Option<String> {
     if message.is_decoded {
         return None;
     }
-    let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
+    let encoding = find_header(message, "content-encoding")?.trim().to_ascii_lowercase();
     let is_plain = message.body.is_empty() || matches!(encoding.as_str(), "" | "identity");
     (!is_plain).then_some(encoding)
 }
 
 /// The body without its encoding; none where it has none, or one that is not known.
-pub(super) fn decoded(message: &CapturedMessage) -> Option<DecodedBody> {
-    let encoding = encoding(message)?;
+pub(super) fn decode_body(message: &CapturedMessage) -> Option<DecodedBody> {
+    let encoding = body_encoding(message)?;
     let bytes = decode_some(&encoding, &message.body.bytes(), MAX_DECODED_BYTES)?.0;
     // A body that was cut off still shows its beginning.
     (!bytes.is_empty()).then_some(DecodedBody { encoding, bytes })
@@ -74,13 +74,13 @@ mod tests {
 
         let gzip = gzip.finish().unwrap();
         for (encoding, body) in [("gzip", gzip.clone()), ("br", brotli)] {
-            let decoded = decoded(&message(encoding, body)).unwrap();
+            let decoded = decode_body(&message(encoding, body)).unwrap();
             assert_eq!(
                 (decoded.encoding.as_str(), decoded.bytes.as_slice()),
                 (encoding, &b"hello"[..])
             );
         }
-        assert!(decoded(&message("zstd", gzip)).is_none());
-        assert!(decoded(&message("gzip", b"no gzip".to_vec())).is_none());
+        assert!(decode_body(&message("zstd", gzip)).is_none());
+        assert!(decode_body(&message("gzip", b"no gzip".to_vec())).is_none());
     }
 }

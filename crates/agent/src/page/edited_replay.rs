@@ -27,7 +27,7 @@ struct EditedReplay {
 }
 
 /// Sends a request again; answers with the identifier of the new record.
-pub(super) async fn replay(
+pub(super) async fn replay_edited(
     shared: &Arc<AgentInner>,
     id: &str,
     edited: &Bytes,
@@ -41,17 +41,17 @@ pub(super) async fn replay(
         .captures
         .find(id)
         .ok_or_else(|| WebRejection::gone(ReplayError::NoRecord(id.to_owned()).to_string()))?;
-    let original = record.exchange().request.clone();
+    let original = record.lock_exchange().request.clone();
     let tunnel = tunnel.unwrap_or_else(|| record.tunnel_name.clone());
     let edits = RequestEdits { method, target, headers, body, trailers };
-    let raw = edits.apply(&original, &record.source);
+    let raw = edits.apply_to(&original, &record.source);
     let raw = raw.map_err(|error| match error {
         EditError::Truncated => {
             WebRejection::new(400, 105, "request cannot be replayed", error.to_string())
         }
         EditError::Invalid(problem) => WebRejection::invalid_body(problem),
     })?;
-    let sent = shared.send(&tunnel, raw, Some(record.id.clone()), plan).await;
+    let sent = shared.send_request(&tunnel, raw, Some(record.id.clone()), plan).await;
     let new = sent.map_err(|error| match error {
         ReplayError::Address(_) => WebRejection::invalid_body(error.to_string()),
         _ => WebRejection::gone(error.to_string()),

@@ -98,22 +98,26 @@ impl RequestFilter {
     ///
     /// # Errors
     /// With the term that cannot be understood, and why.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn parse_terms(text: &str) -> Result<Self, String> {
         if text.len() > MAX_FILTER_BYTES {
             return Err(format!("filter: is longer than {MAX_FILTER_BYTES} bytes"));
         }
-        split(text).iter().map(|term| FilterTerm::read(term)).collect::<Result<_, _>>().map(Self)
+        split_terms(text)
+            .iter()
+            .map(|term| FilterTerm::from_text(term))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// What was probably meant where a term has a word that is none; such a term is looked for as text.
-    pub fn hint(text: &str) -> Option<String> {
-        split(text).iter().find_map(|term| {
+    pub fn suggest_word(text: &str) -> Option<String> {
+        split_terms(text).iter().find_map(|term| {
             let (word, value) = term.trim_start_matches('-').split_once(':')?;
             let is_word = word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
             if word.is_empty() || !is_word || WORDS.contains(&word) || value.starts_with("//") {
                 return None;
             }
-            let nearest = WORDS.iter().map(|known| (distance(word, known), known)).min()?;
+            let nearest = WORDS.iter().map(|known| (edit_distance(word, known), known)).min()?;
             let meant = match nearest {
                 (wrong, known) if wrong <= MAX_WRONG_LETTERS && wrong < word.len() => {
                     format!("did you mean {known}:?")
@@ -125,21 +129,22 @@ impl RequestFilter {
     }
 
     /// Whether a record is shown.
-    pub fn holds(&self, record: &CaptureRecord) -> bool {
+    pub fn matches_record(&self, record: &CaptureRecord) -> bool {
         if self.0.is_empty() {
             return true;
         }
-        let exchange = record.exchange();
-        let holds = |term: &FilterTerm| term.test.holds(record, &exchange) != term.negated;
-        self.0.iter().all(|term| match term.alternatives() {
+        let exchange = record.lock_exchange();
+        let holds =
+            |term: &FilterTerm| term.test.matches_exchange(record, &exchange) != term.negated;
+        self.0.iter().all(|term| match term.alternative_key() {
             None => holds(term),
-            key => self.0.iter().any(|other| other.alternatives() == key && holds(other)),
+            key => self.0.iter().any(|other| other.alternative_key() == key && holds(other)),
         })
     }
 }
 
 /// How many letters differ.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let mut before: Vec<_> = (0..=b.len()).collect();
     for (row, letter) in a.bytes().enumerate() {
         let mut last = row + 1;
@@ -155,7 +160,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// The terms of a text: parted by blanks outside of quotes, which go.
-fn split(text: &str) -> Vec<String> {
+fn split_terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
     let mut term = String::new();
     let mut quoted = false;
@@ -174,16 +179,16 @@ fn split(text: &str) -> Vec<String> {
 }
 
 impl FilterTerm {
-    fn read(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         let rest = text.strip_prefix('-').filter(|rest| !rest.is_empty());
-        let test = FilterTest::read(rest.unwrap_or(text));
+        let test = FilterTest::from_text(rest.unwrap_or(text));
         let test = test.map_err(|problem| format!("filter: {text}: {problem}"))?;
         Ok(Self { negated: rest.is_some(), test })
     }
 
     /// What the term is about, where a record has only one such value: of several terms about it, one must
     /// hold.
-    fn alternatives(&self) -> Option<&'static str> {
+    fn alternative_key(&self) -> Option<&'static str> {
         match self.test {
             _ if self.negated => None,
             FilterTest::Method(_) => Some("method"),
@@ -197,33 +202,35 @@ impl FilterTerm {
 }
 
 impl FilterTest {
-    fn read(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         if let Some(time) = text.strip_prefix('>') {
-            return duration(time).map(Self::Longer);
+            return parse_duration(time).map(Self::Longer);
         }
         if let Some(time) = text.strip_prefix('<') {
-            return duration(time).map(Self::Shorter);
+            return parse_duration(time).map(Self::Shorter);
         }
         let Some((name, value)) = text.split_once(':') else {
-            return contains(text).map(Self::Text);
+            return substring_pattern(text).map(Self::Text);
         };
         match name {
             "method" => Ok(Self::Method(value.to_owned())),
-            "path" => like(value).map(Self::Path),
-            "status" => status(value),
+            "path" => wildcard_pattern(value).map(Self::Path),
+            "status" => parse_status(value),
             "grpc" => value.parse().map(Self::Grpc).map_err(|_| "must be a number".to_owned()),
-            "took" => Self::read(value).and_then(|test| match test {
+            "took" => Self::from_text(value).and_then(|test| match test {
                 Self::Longer(_) | Self::Shorter(_) => Ok(test),
                 _ => Err("must be written like took:>200ms".to_owned()),
             }),
-            "after" => time(value).map(Self::After),
-            "before" => time(value).map(Self::Before),
-            "size" => size(value),
+            "after" => parse_time(value).map(Self::After),
+            "before" => parse_time(value).map(Self::Before),
+            "size" => parse_size(value),
             "header" => match value.split_once('=') {
-                Some((name, value)) => Ok(Self::Header(name.to_owned(), Some(like(value)?))),
+                Some((name, value)) => {
+                    Ok(Self::Header(name.to_owned(), Some(wildcard_pattern(value)?)))
+                }
                 None => Ok(Self::Header(value.to_owned(), None)),
             },
-            "body" => contains(value).map(Self::Body),
+            "body" => substring_pattern(value).map(Self::Body),
             "tunnel" => Ok(Self::Tunnel(value.to_owned())),
             "is" => match value {
                 "replay" => Ok(Self::Replay),
@@ -240,11 +247,11 @@ impl FilterTest {
                 _ => Err(format!("must be one of {}", MARKS.join(", "))),
             },
             // A colon is nothing special in what somebody looks for.
-            _ => contains(text).map(Self::Text),
+            _ => substring_pattern(text).map(Self::Text),
         }
     }
 
-    fn holds(&self, record: &CaptureRecord, exchange: &CapturedExchange) -> bool {
+    fn matches_exchange(&self, record: &CaptureRecord, exchange: &CapturedExchange) -> bool {
         let (request, response) = (&exchange.request, exchange.response.as_ref());
         match self {
             Self::Method(method) => request.start_line()[0].eq_ignore_ascii_case(method),
@@ -253,30 +260,31 @@ impl FilterTest {
                 let target = target.split('?').next().unwrap_or_default();
                 path.is_match(target.as_bytes())
             }
-            Self::Status(status) => code(response) == Some(*status),
-            Self::Class(class) => code(response).is_some_and(|code| code / 100 == *class),
+            Self::Status(status) => status_code(response) == Some(*status),
+            Self::Class(class) => status_code(response).is_some_and(|code| code / 100 == *class),
             Self::Pending => response.is_none(),
             Self::Grpc(status) => exchange.grpc_status() == Some(*status),
             Self::Longer(limit) => exchange.took.is_some_and(|took| took > *limit),
             Self::Shorter(limit) => exchange.took.is_some_and(|took| took < *limit),
-            Self::After(time) => record.start() >= *time,
-            Self::Before(time) => record.start() < *time,
-            Self::Larger(limit) => bytes(exchange) > *limit,
-            Self::Smaller(limit) => bytes(exchange) < *limit,
-            Self::Header(name, value) => messages(exchange).any(|message| {
+            Self::After(time) => record.local_start() >= *time,
+            Self::Before(time) => record.local_start() < *time,
+            Self::Larger(limit) => exchange_bytes(exchange) > *limit,
+            Self::Smaller(limit) => exchange_bytes(exchange) < *limit,
+            Self::Header(name, value) => exchange_messages(exchange).any(|message| {
                 message.headers().iter().any(|(header_name, text)| {
                     header_name.eq_ignore_ascii_case(name)
                         && value.as_ref().is_none_or(|value| value.is_match(text.as_bytes()))
                 })
             }),
-            Self::Body(expected) => messages(exchange).any(|message| {
+            Self::Body(expected) => exchange_messages(exchange).any(|message| {
                 expected.is_match(&message.body.bytes())
-                    || content::decoded(message).is_some_and(|body| expected.is_match(&body.bytes))
+                    || content::decode_body(message)
+                        .is_some_and(|body| expected.is_match(&body.bytes))
             }),
             Self::Tunnel(name) => record.tunnel_name == *name,
             Self::Replay => record.source.replay_of.is_some(),
             Self::Failed => exchange.is_failed(),
-            Self::Truncated => messages(exchange).any(CapturedMessage::is_truncated),
+            Self::Truncated => exchange_messages(exchange).any(CapturedMessage::is_truncated),
             Self::Unanswered => exchange.unanswered,
             Self::Mocked => exchange.mock_id.is_some(),
             Self::Held => exchange.hold_id.is_some(),
@@ -286,42 +294,42 @@ impl FilterTest {
             Self::Noted => !exchange.note.is_empty(),
             Self::Imported => record.source.imported_from.is_some(),
             Self::Text(expected) => {
-                messages(exchange).any(|message| expected.is_match(&message.head))
+                exchange_messages(exchange).any(|message| expected.is_match(&message.head))
             }
         }
     }
 }
 
-fn messages(exchange: &CapturedExchange) -> impl Iterator<Item = &CapturedMessage> {
+fn exchange_messages(exchange: &CapturedExchange) -> impl Iterator<Item = &CapturedMessage> {
     std::iter::once(&exchange.request).chain(exchange.response.as_ref())
 }
 
-fn bytes(exchange: &CapturedExchange) -> u64 {
-    messages(exchange).map(|message| message.body_length).sum()
+fn exchange_bytes(exchange: &CapturedExchange) -> u64 {
+    exchange_messages(exchange).map(|message| message.body_length).sum()
 }
 
 /// The status code of a response.
-pub(super) fn code(response: Option<&CapturedMessage>) -> Option<u16> {
+pub(super) fn status_code(response: Option<&CapturedMessage>) -> Option<u16> {
     response.and_then(|response| response.start_line()[1].parse().ok())
 }
 
-fn contains(text: &str) -> Result<Regex, String> {
-    pattern(regex::escape(text))
+fn substring_pattern(text: &str) -> Result<Regex, String> {
+    build_pattern(regex::escape(text))
 }
 
 /// The whole text, with `*` for anything.
-fn like(text: &str) -> Result<Regex, String> {
+fn wildcard_pattern(text: &str) -> Result<Regex, String> {
     let parts = text.split('*').map(regex::escape).collect::<Vec<_>>();
-    pattern(format!("^{}$", parts.join(".*")))
+    build_pattern(format!("^{}$", parts.join(".*")))
 }
 
-fn pattern(pattern: String) -> Result<Regex, String> {
+fn build_pattern(pattern: String) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(&pattern);
     builder.case_insensitive(true).dot_matches_new_line(true);
     builder.build().map_err(|_| "is too long".to_owned())
 }
 
-fn status(text: &str) -> Result<FilterTest, String> {
+fn parse_status(text: &str) -> Result<FilterTest, String> {
     let problem = || "must be a number, a class such as 5xx, or pending".to_owned();
     match text.as_bytes() {
         b"pending" => Ok(FilterTest::Pending),
@@ -332,7 +340,7 @@ fn status(text: &str) -> Result<FilterTest, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let problem = || "must be a time such as 200ms or 2s".to_owned();
     let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let (number, unit) = text.split_at(at.unwrap_or(text.len()));
@@ -347,7 +355,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A time with its date and zone, or one of today in local time.
-fn time(text: &str) -> Result<DateTime<Local>, String> {
+fn parse_time(text: &str) -> Result<DateTime<Local>, String> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Ok(time.into());
     }
@@ -357,7 +365,7 @@ fn time(text: &str) -> Result<DateTime<Local>, String> {
     today.ok_or_else(|| "must be a time such as 14:03 or 2026-11-23T14:03:00Z".to_owned())
 }
 
-fn size(text: &str) -> Result<FilterTest, String> {
+fn parse_size(text: &str) -> Result<FilterTest, String> {
     let problem = || "must be written like size:>10kb".to_owned();
     let (test, rest): (fn(u64) -> FilterTest, _) = match text.split_at_checked(1) {
         Some((">", rest)) => (FilterTest::Larger, rest),
@@ -386,21 +394,21 @@ mod tests {
 
     fn holds(filter: &str) -> bool {
         let captures = CaptureStore::new(CaptureLimit::default());
-        let recording = captures.open(NewCapture {
+        let recording = captures.start_recording(NewCapture {
             tunnel_name: "web",
             source: CaptureSource { replay_of: Some("00".to_owned()), ..CaptureSource::default() }
                 .into(),
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
             body: &Body::Length(10),
         });
-        recording.mock("always");
+        recording.set_mock("always");
         recording.request_body(b"{\"A\": \"b\"}");
         recording.request_complete(b"");
         recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", &Body::NONE);
-        recording.complete();
+        recording.mark_complete();
         let record = recording.record().clone();
         drop(recording);
-        RequestFilter::read(filter).unwrap().holds(&record)
+        RequestFilter::parse_terms(filter).unwrap().matches_record(&record)
     }
 
     #[test]
@@ -446,7 +454,7 @@ mod tests {
         assert!(page.contains(&quoted(&WORDS)) && page.contains(&quoted(&MARKS)));
         for mark in MARKS {
             assert!(guide.contains(&format!("`is:{mark}`")), "{mark}");
-            assert!(RequestFilter::read(&format!("is:{mark}")).is_ok(), "{mark}");
+            assert!(RequestFilter::parse_terms(&format!("is:{mark}")).is_ok(), "{mark}");
         }
         for word in WORDS.iter().filter(|word| **word != "took") {
             assert!(guide.contains(&format!("`{word}:")), "{word}");
@@ -463,11 +471,11 @@ mod tests {
             ("-mehtod:GET", "did you mean method:?"),
             ("a colour:red", "words are method: path: status:"),
         ] {
-            let hint = RequestFilter::hint(filter).unwrap();
+            let hint = RequestFilter::suggest_word(filter).unwrap();
             assert!(hint.contains(meant), "{hint}");
         }
         for filter in ["status:5xx", "http://shop.test", "12:30", "plain", "-is:held", ":x", ""] {
-            assert_eq!(RequestFilter::hint(filter), None, "{filter}");
+            assert_eq!(RequestFilter::suggest_word(filter), None, "{filter}");
         }
     }
 
@@ -481,9 +489,9 @@ mod tests {
             ("after:noon", "filter: after:noon: must be a time such as 14:03"),
             ("is:good", "filter: is:good: must be one of"),
         ] {
-            let problem = RequestFilter::read(filter).unwrap_err();
+            let problem = RequestFilter::parse_terms(filter).unwrap_err();
             assert!(problem.starts_with(message), "{problem}");
         }
-        assert!(RequestFilter::read(&"x".repeat(MAX_FILTER_BYTES + 1)).is_err());
+        assert!(RequestFilter::parse_terms(&"x".repeat(MAX_FILTER_BYTES + 1)).is_err());
     }
 }

@@ -10,7 +10,7 @@ use ginnel_api::mask::{self, CallMask, CallSide};
 use ginnel_net::ChannelBody;
 
 use super::content;
-use super::view::{HeaderView, MessageView, TimingView, call_of, url};
+use super::view::{HeaderView, MessageView, TimingView, call_mask, public_url};
 use crate::archive::{RAW_TARGET, is_kept_by_url};
 use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
 use crate::inner::AgentInner;
@@ -29,7 +29,7 @@ pub(super) fn body_of(write: impl FnOnce(SendChunk<'_>) + Send + 'static) -> Cha
 }
 
 /// Writes the archive of some records, oldest first.
-pub(super) fn write<'a>(
+pub(super) fn write_archive<'a>(
     shared: &AgentInner,
     records: impl IntoIterator<Item = &'a CaptureRecord>,
     reveal: bool,
@@ -41,7 +41,7 @@ pub(super) fn write<'a>(
         "{{\"log\":{{\"version\":\"1.2\",\"creator\":{creator},\"comment\":\"{comment}\",\"entries\":["
     );
     for record in records {
-        if !send(format!("{before}{}", entry(shared, record, reveal))) {
+        if !send(format!("{before}{}", encode_entry(shared, record, reveal))) {
             return;
         }
         before = ",\n".to_owned();
@@ -50,15 +50,15 @@ pub(super) fn write<'a>(
     send(format!("{opening}]}}}}"));
 }
 
-fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
-    let exchange = record.exchange().clone();
-    let timings = timings(exchange.timing());
+fn encode_entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
+    let exchange = record.lock_exchange().clone();
+    let timings = encode_timings(exchange.timing());
     let took: f64 = timings.values().filter_map(Value::as_f64).sum();
     let mut entry = json!({
-        "startedDateTime": record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
+        "startedDateTime": record.local_start().to_rfc3339_opts(SecondsFormat::Millis, false),
         "time": took,
-        "request": request(shared, record, &exchange.request, reveal),
-        "response": response(exchange.response.as_ref(), &call_of(&exchange.request), reveal),
+        "request": encode_request(shared, record, &exchange.request, reveal),
+        "response": encode_response(exchange.response.as_ref(), &call_mask(&exchange.request), reveal),
         "cache": {},
         "timings": timings,
         "_id": record.id,
@@ -79,7 +79,7 @@ fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
 }
 
 /// The parts of the time: what did not happen is left out, and the agent sends while it waits.
-fn timings(timing: Option<ExchangeTiming>) -> Map<String, Value> {
+fn encode_timings(timing: Option<ExchangeTiming>) -> Map<String, Value> {
     let parts = timing.map_or([0.0; 4], |timing| {
         let TimingView { waited, connected, first_byte, body } = timing.into();
         [waited, connected, first_byte, body]
@@ -97,24 +97,24 @@ fn timings(timing: Option<ExchangeTiming>) -> Map<String, Value> {
     named.into_iter().filter(is_there).map(|(name, time)| (name.to_owned(), time.into())).collect()
 }
 
-fn request(
+fn encode_request(
     shared: &AgentInner,
     record: &CaptureRecord,
     message: &CapturedMessage,
     reveal: bool,
 ) -> Value {
-    let part = MessageView::of(message, &call_of(message), CallSide::Request, reveal);
+    let part = MessageView::from_message(message, &call_mask(message), CallSide::Request, reveal);
     let [method, target, version] = message.start_line();
     let target = if reveal { target.clone() } else { mask::target(&target) };
-    let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
+    let host = content::find_header(message, "host").unwrap_or_else(|| "localhost".to_owned());
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let mut request = json!({
         "method": method,
-        "url": url(shared, record, &target).unwrap_or_else(|| format!("http://{host}{target}")),
+        "url": public_url(shared, record, &target).unwrap_or_else(|| format!("http://{host}{target}")),
         "httpVersion": version,
-        "cookies": cookies(message, "cookie", reveal),
-        "headers": headers(&part.headers),
-        "queryString": parameters(query),
+        "cookies": encode_cookies(message, "cookie", reveal),
+        "headers": encode_headers(&part.headers),
+        "queryString": encode_query(query),
         "headersSize": message.head.len(),
         "bodySize": message.body_length,
     });
@@ -130,16 +130,16 @@ fn request(
 
 /// The media type with its parameters: without the boundary, forms in parts cannot be read.
 fn content_type(message: &CapturedMessage) -> String {
-    content::header(message, "content-type").unwrap_or_default()
+    content::find_header(message, "content-type").unwrap_or_default()
 }
 
 fn post_data(part: &MessageView, media_type: &str) -> Value {
-    let body = part.readable();
+    let body = part.readable_body();
     let mut data = json!({"mimeType": media_type, "params": []});
     match std::str::from_utf8(body) {
         Ok(text) => {
             if part.media_type == "application/x-www-form-urlencoded" {
-                data["params"] = parameters(text);
+                data["params"] = encode_query(text);
             }
             data["text"] = text.into();
         }
@@ -151,7 +151,7 @@ fn post_data(part: &MessageView, media_type: &str) -> Value {
     data
 }
 
-fn response(message: Option<&CapturedMessage>, call: &CallMask, reveal: bool) -> Value {
+fn encode_response(message: Option<&CapturedMessage>, call: &CallMask, reveal: bool) -> Value {
     let Some(message) = message else {
         // The format has no answer that is still awaited; status 0 is what browsers write.
         return json!({
@@ -160,24 +160,24 @@ fn response(message: Option<&CapturedMessage>, call: &CallMask, reveal: bool) ->
             "headersSize": -1, "bodySize": -1,
         });
     };
-    let part = MessageView::of(message, call, CallSide::Response, reveal);
+    let part = MessageView::from_message(message, call, CallSide::Response, reveal);
     let [version, status, reason] = message.start_line();
-    let location = content::header(message, "location").unwrap_or_default();
+    let location = content::find_header(message, "location").unwrap_or_default();
     json!({
         "status": status.parse::<u16>().unwrap_or_default(),
         "statusText": reason,
         "httpVersion": version,
-        "cookies": cookies(message, "set-cookie", reveal),
-        "headers": headers(&part.headers),
-        "content": body(&part, &content_type(message)),
+        "cookies": encode_cookies(message, "set-cookie", reveal),
+        "headers": encode_headers(&part.headers),
+        "content": encode_content(&part, &content_type(message)),
         "redirectURL": if reveal { location } else { mask::target(&location).into_owned() },
         "headersSize": message.head.len(),
         "bodySize": message.body_length,
     })
 }
 
-fn body(part: &MessageView, media_type: &str) -> Value {
-    let bytes = part.readable();
+fn encode_content(part: &MessageView, media_type: &str) -> Value {
+    let bytes = part.readable_body();
     let mut content = json!({"size": bytes.len(), "mimeType": media_type});
     match std::str::from_utf8(bytes) {
         Ok(text) => content["text"] = text.into(),
@@ -192,16 +192,16 @@ fn body(part: &MessageView, media_type: &str) -> Value {
     content
 }
 
-fn headers(fields: &[HeaderView]) -> Value {
+fn encode_headers(fields: &[HeaderView]) -> Value {
     fields.iter().map(|field| json!({"name": field.name, "value": field.value})).collect()
 }
 
-fn parameters(query: &str) -> Value {
+fn encode_query(query: &str) -> Value {
     let pairs = url::form_urlencoded::parse(query.as_bytes());
     pairs.map(|(name, value)| json!({"name": name, "value": value})).collect()
 }
 
-fn cookies(message: &CapturedMessage, header: &str, reveal: bool) -> Value {
+fn encode_cookies(message: &CapturedMessage, header: &str, reveal: bool) -> Value {
     let headers = message.headers();
     let lines = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(header));
     let pairs = lines.flat_map(|(_, line)| {

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use ginnel_api::mask::CallSide;
 
-use super::view::{MessageView, RequestSummary, call_of};
+use super::view::{MessageView, RequestSummary, call_mask};
 use crate::edits::RequestEdits;
 use crate::inner::AgentInner;
 use crate::intercept::WaitingRequest;
-use crate::web::{WebRejection, decided, edited, find_held};
+use crate::web::{WebRejection, decide_held, decision_from_edits, find_held};
 
 /// A request that waits.
 #[derive(Debug, Serialize)]
@@ -27,8 +27,8 @@ pub(super) struct HeldView {
 }
 
 impl HeldView {
-    fn of(held: &WaitingRequest, reveal: bool) -> Self {
-        let mut summary = RequestSummary::of(&held.record);
+    fn from_waiting(held: &WaitingRequest, reveal: bool) -> Self {
+        let mut summary = RequestSummary::from_record(&held.record);
         if reveal {
             summary.target = held.request.start_line()[1].to_string();
         }
@@ -36,9 +36,9 @@ impl HeldView {
             summary,
             until: held.until.to_rfc3339_opts(SecondsFormat::Millis, false),
             editable: held.request.is_whole(),
-            request: MessageView::of(
+            request: MessageView::from_message(
                 &held.request,
-                &call_of(&held.request),
+                &call_mask(&held.request),
                 CallSide::Request,
                 reveal,
             ),
@@ -47,12 +47,18 @@ impl HeldView {
 }
 
 /// All that wait, oldest first.
-pub(super) fn list(shared: &AgentInner, reveal: bool) -> Vec<HeldView> {
-    shared.interceptors.held().all().iter().map(|held| HeldView::of(held, reveal)).collect()
+pub(super) fn list_held(shared: &AgentInner, reveal: bool) -> Vec<HeldView> {
+    shared
+        .interceptors
+        .held()
+        .all()
+        .iter()
+        .map(|held| HeldView::from_waiting(held, reveal))
+        .collect()
 }
 
 /// Lets a request go, with what is to be different; masked values stay as they were.
-pub(super) fn release(
+pub(super) fn release_held(
     shared: &Arc<AgentInner>,
     id: &str,
     edits: &Bytes,
@@ -60,5 +66,5 @@ pub(super) fn release(
     let edits: RequestEdits = serde_json::from_slice(edits)
         .map_err(|error| WebRejection::invalid_body(error.to_string()))?;
     let held = find_held(shared, id)?;
-    decided(&held, edited(&held, edits)?)
+    decide_held(&held, decision_from_edits(&held, edits)?)
 }

@@ -81,36 +81,36 @@ pub(super) struct Cursor {
 
 impl Cursor {
     /// Reads what an update named.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn from_text(text: &str) -> Option<Self> {
         let (run, revision) = text.split_once('.')?;
         Some(Self { run: run.parse().ok()?, revision: revision.parse().ok()? })
     }
 
-    fn write(self) -> String {
+    fn to_text(self) -> String {
         format!("{}.{}", self.run, self.revision)
     }
 }
 
 /// What has changed since a cursor; without one, the newest records. At most so many are told.
-pub(super) fn update(
+pub(super) fn update_since(
     shared: &AgentInner,
     filter: &RequestFilter,
     since: Option<Cursor>,
     max_requests: usize,
 ) -> LiveUpdate {
     let since = since.filter(|since| since.run == shared.run).map(|since| since.revision);
-    let kept = shared.captures.snapshot(since);
+    let kept = shared.captures.snapshot_since(since);
     let is_first = kept.since.is_none();
     let changed =
         kept.records.iter().filter(|record| kept.since.is_none_or(|it| record.revision() > it));
     let (mut requests, mut more, mut hidden) = (Vec::new(), false, kept.removed);
     for record in changed {
-        if !filter.holds(record) {
+        if !filter.matches_record(record) {
             if !is_first {
                 hidden.push(record.id.clone());
             }
         } else if requests.len() < max_requests {
-            requests.push(RequestSummary::of(record));
+            requests.push(RequestSummary::from_record(record));
         } else {
             more = true;
             break;
@@ -120,23 +120,23 @@ pub(super) fn update(
     // What does not fit is got like everything that is old.
     let reset = is_first || more;
     LiveUpdate {
-        cursor: Cursor { run: shared.run, revision: kept.revision }.write(),
+        cursor: Cursor { run: shared.run, revision: kept.revision }.to_text(),
         reset,
         requests,
         hidden,
         more,
         usage: kept.usage.into(),
         oldest: kept.oldest,
-        state: state_of(shared),
+        state: describe_state(shared),
         tunnels: shared.tunnels.all().len(),
-        rules: *shared.interceptors.changes().borrow(),
+        rules: *shared.interceptors.watch_changes().borrow(),
         held: shared.interceptors.held().count(),
-        schedules: *shared.replay_schedules.changes().borrow(),
+        schedules: *shared.replay_schedules.watch_changes().borrow(),
     }
 }
 
 /// How the link to the service is; or that the agent is on its way to the end.
-pub(super) fn state_of(shared: &AgentInner) -> &'static str {
+pub(super) fn describe_state(shared: &AgentInner) -> &'static str {
     match shared.shutdown.phase() {
         ShutdownPhase::Running => shared.state.borrow().name(),
         _ => "stopping",
@@ -144,17 +144,17 @@ pub(super) fn state_of(shared: &AgentInner) -> &'static str {
 }
 
 /// The records before one, newest last; and whether there are more.
-pub(super) fn older(
+pub(super) fn requests_before(
     shared: &AgentInner,
     filter: &RequestFilter,
     before: &str,
 ) -> (Vec<RequestSummary>, bool) {
     let all = shared.captures.list(usize::MAX, None);
-    let mut matching = all.iter().filter(|r| r.id.as_str() < before && filter.holds(r));
+    let mut matching = all.iter().filter(|r| r.id.as_str() < before && filter.matches_record(r));
     let mut requests = matching
         .by_ref()
         .take(MAX_UPDATE_REQUESTS)
-        .map(|r| RequestSummary::of(r))
+        .map(|r| RequestSummary::from_record(r))
         .collect::<Vec<_>>();
     let more = matching.next().is_some();
     requests.reverse();
@@ -162,7 +162,7 @@ pub(super) fn older(
 }
 
 /// Sends updates until the page or the agent goes away.
-async fn stream(
+async fn send_updates(
     shared: Arc<AgentInner>,
     filter: RequestFilter,
     mut since: Option<Cursor>,
@@ -170,8 +170,8 @@ async fn stream(
 ) {
     let mut shutdown = shared.shutdown.signal();
     let mut state = shared.state.subscribe();
-    let mut rules = shared.interceptors.changes();
-    let mut schedules = shared.replay_schedules.changes();
+    let mut rules = shared.interceptors.watch_changes();
+    let mut schedules = shared.replay_schedules.watch_changes();
     let filter = Arc::new(filter);
     let mut next_phase = ShutdownPhase::Graceful;
     loop {
@@ -180,12 +180,12 @@ async fn stream(
         let (agent, matching_filter) = (shared.clone(), filter.clone());
         // Filters may look into many bodies.
         let outcome = tokio::task::spawn_blocking(move || {
-            update(&agent, &matching_filter, since, MAX_UPDATE_REQUESTS)
+            update_since(&agent, &matching_filter, since, MAX_UPDATE_REQUESTS)
         })
         .await;
         let Ok(update) = outcome else { return };
-        since = Cursor::read(&update.cursor);
-        if pages.send(event(&update).into()).await.is_err() {
+        since = Cursor::from_text(&update.cursor);
+        if pages.send(encode_event(&update).into()).await.is_err() {
             return;
         }
         let sent = Instant::now();
@@ -212,12 +212,12 @@ pub(super) fn start(
     since: Option<Cursor>,
 ) -> ChannelBody {
     let (sender, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
-    tokio::spawn(stream(shared, filter, since, sender));
+    tokio::spawn(send_updates(shared, filter, since, sender));
     ChannelBody(updates)
 }
 
 /// An update as an event of a stream.
-fn event(update: &LiveUpdate) -> Vec<u8> {
+fn encode_event(update: &LiveUpdate) -> Vec<u8> {
     // The types of the page always make JSON.
     let data = serde_json::to_string(update).unwrap_or_default();
     format!("id: {}\nretry: 500\ndata: {data}\n\n", update.cursor).into_bytes()

@@ -53,11 +53,16 @@ struct StreamMessageView {
 
 impl MessagePage {
     /// The messages of a record behind an index.
-    pub fn of(record: &CaptureRecord, files: &ProtoFiles, after: u64, reveal: bool) -> Self {
-        let exchange = record.exchange().clone();
-        let items = messages::items(&exchange, after, MAX_MESSAGES);
+    pub fn from_record(
+        record: &CaptureRecord,
+        files: &ProtoFiles,
+        after: u64,
+        reveal: bool,
+    ) -> Self {
+        let exchange = record.lock_exchange().clone();
+        let items = messages::items_after(&exchange, after, MAX_MESSAGES);
         let dropped = exchange.socket.as_ref().map_or(0, |log| log.dropped);
-        let start = record.start();
+        let start = record.local_start();
         let time = |at: Duration| (start + at).to_rfc3339_opts(SecondsFormat::Millis, false);
         let last = items.last().map_or(after, |item| item.index);
         let [_, target, _] = exchange.request.start_line();
@@ -65,15 +70,15 @@ impl MessagePage {
             let at = item.at.map(time);
             // Bytes that nobody can read may hold what is secret.
             let bytes = if reveal { BytesDisplay::Shown } else { BytesDisplay::Counted };
-            let decoded = messages::decoded(files, &target, &item, bytes);
-            StreamMessageView::of(item, decoded, at, reveal)
+            let decoded = messages::decode_message(files, &target, &item, bytes);
+            StreamMessageView::from_item(item, decoded, at, reveal)
         });
         Self { dropped, last, messages: views.collect() }
     }
 }
 
 impl StreamMessageView {
-    fn of(
+    fn from_item(
         item: StreamItem,
         decoded: Option<DecodedMessage>,
         time: Option<String>,
@@ -82,7 +87,7 @@ impl StreamMessageView {
         let is_text = !matches!(item.kind, "binary" | "grpc") && !item.is_compressed;
         let (body, masked) = match reveal {
             true => (Some(item.data), false),
-            false => safe(item.data, is_text, item.is_compressed),
+            false => mask_data(item.data, is_text, item.is_compressed),
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (text, data) = match is_text {
@@ -138,7 +143,7 @@ impl ShownMessage {
 
 /// What may be shown of a message without its secrets, and whether that is less than all: nothing of what
 /// cannot be read, nor of bytes that are no text and hold a secret.
-fn safe(data: Vec<u8>, is_text: bool, is_compressed: bool) -> (Option<Vec<u8>>, bool) {
+fn mask_data(data: Vec<u8>, is_text: bool, is_compressed: bool) -> (Option<Vec<u8>>, bool) {
     if is_compressed {
         return (None, true);
     }
@@ -164,14 +169,14 @@ mod tests {
             (no_text, true, false),
             (b"anything".to_vec(), false, true),
         ] {
-            let (shown, masked) = safe(data, is_text, is_compressed);
+            let (shown, masked) = mask_data(data, is_text, is_compressed);
 
             assert!(masked);
             let shown = String::from_utf8_lossy(&shown.unwrap_or_default()).into_owned();
             assert!(!shown.contains("swordfish"), "{shown}");
         }
         for harmless in [b"plain".to_vec(), b"\x08\x96\x01\x12\x05plain".to_vec()] {
-            assert_eq!(safe(harmless.clone(), false, false), (Some(harmless), false));
+            assert_eq!(mask_data(harmless.clone(), false, false), (Some(harmless), false));
         }
     }
 }

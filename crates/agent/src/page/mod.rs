@@ -37,7 +37,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 
 use super::inner::AgentInner;
-use super::web::{WebRejection, WebState, guard, read};
+use super::web::{WebRejection, WebState, guard, read_body};
 pub use filter::RequestFilter;
 use ginnel_api::{json_response, mask, success_response};
 use ginnel_web as web;
@@ -90,81 +90,81 @@ impl<S: Sync> FromRequestParts<S> for PageQuery {
 }
 
 impl PageQuery {
-    fn filter(&self) -> Result<RequestFilter, WebRejection> {
-        RequestFilter::read(&self.filter).map_err(WebRejection::invalid_parameter)
+    fn parse_filter(&self) -> Result<RequestFilter, WebRejection> {
+        RequestFilter::parse_terms(&self.filter).map_err(WebRejection::invalid_parameter)
     }
 }
 
 /// The routes of the page, its files and its data.
-pub(super) fn router() -> Router<Arc<WebState>> {
+pub(super) fn build_router() -> Router<Arc<WebState>> {
     let changes = Router::new()
-        .route("/inspect/data/requests/{id}/replay", post(replay))
-        .route("/inspect/data/held/{id}/release", post(release))
-        .route_layer(map_request(only_json))
+        .route("/inspect/data/requests/{id}/replay", post(replay_request))
+        .route("/inspect/data/held/{id}/release", post(release_request))
+        .route_layer(map_request(require_json))
         .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "POST"));
     let data = Router::new()
-        .route("/inspect/data/requests", get(listed))
-        .route("/inspect/data/events", get(events))
+        .route("/inspect/data/requests", get(list_requests))
+        .route("/inspect/data/events", get(stream_events))
         .route("/inspect/data/status", get(status_data))
         .route("/inspect/data/held", get(held_requests))
         .route("/inspect/data/schedules", get(replay_schedules))
         .route("/inspect/data/traffic", get(traffic_data))
-        .route("/inspect/data/export.har", get(export))
-        .route("/inspect/data/requests/{id}", get(detail))
-        .route("/inspect/data/requests/{id}/copy", get(snippet))
+        .route("/inspect/data/export.har", get(export_har))
+        .route("/inspect/data/requests/{id}", get(request_detail))
+        .route("/inspect/data/requests/{id}/copy", get(request_snippet))
         .route("/inspect/data/requests/{id}/messages", get(stream_messages))
         .merge(changes)
         // These answers are for the page itself, not for one that embeds them.
-        .route_layer(map_request(only_own_site));
+        .route_layer(map_request(require_same_site));
     let mut router = data
-        .route("/", get(start))
-        .route("/inspect", get(start))
-        .route("/inspect/", get(start))
-        .route("/inspect/assets/{name}", get(asset))
+        .route("/", get(redirect_to_requests))
+        .route("/inspect", get(redirect_to_requests))
+        .route("/inspect/", get(redirect_to_requests))
+        .route("/inspect/assets/{name}", get(serve_asset))
         .route("/inspect/http/{id}", get(one_request));
     for (path, page) in [
         ("/status", get(status_page)),
         ("/inspect/http", get(all_requests)),
-        ("/inspect/traffic", get(async || Html(shell::traffic()))),
-        ("/inspect/rules", get(async || Html(shell::rules()))),
+        ("/inspect/traffic", get(async || Html(shell::render_traffic()))),
+        ("/inspect/rules", get(async || Html(shell::render_rules()))),
     ] {
         router = router.route(path, page.clone()).route(&format!("{path}/"), page);
     }
     router
         .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "GET, HEAD"))
-        .layer(map_response(web::protect))
+        .layer(map_response(web::add_security_headers))
 }
 
 async fn wrong_method(uri: Uri, allow: &'static str) -> WebRejection {
-    WebRejection::wrong_method(allow).at(uri.path())
+    WebRejection::wrong_method(allow).with_path(uri.path())
 }
 
-async fn only_own_site(request: Request) -> Result<Request, WebRejection> {
+async fn require_same_site(request: Request) -> Result<Request, WebRejection> {
     guard::check_site(request.headers()).map(|()| request)
 }
 
-async fn only_json(request: Request) -> Result<Request, WebRejection> {
+async fn require_json(request: Request) -> Result<Request, WebRejection> {
     guard::check_type(request.headers()).map(|()| request)
 }
 
-async fn start() -> Response {
+async fn redirect_to_requests() -> Response {
     (StatusCode::FOUND, [(LOCATION, "/inspect/http")]).into_response()
 }
 
-async fn asset(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> Response {
-    let asset = web::find(assets::ASSETS, &name, &headers);
-    asset.unwrap_or_else(|| WebRejection::not_found().at(uri.path()).into_response())
+async fn serve_asset(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> Response {
+    let asset = web::serve_asset(assets::ASSETS, &name, &headers);
+    asset.unwrap_or_else(|| WebRejection::not_found().with_path(uri.path()).into_response())
 }
 
 async fn status_page(State(state): State<Arc<WebState>>) -> Html<String> {
-    Html(shell::status(&status::StatusPage::of(&state.shared)))
+    Html(shell::render_status(&status::StatusPage::from_agent(&state.shared)))
 }
 
 async fn all_requests(
     State(state): State<Arc<WebState>>,
     query: PageQuery,
 ) -> WebAnswer<Html<String>> {
-    requests(state, query, None).await
+    requests_page(state, query, None).await
 }
 
 async fn one_request(
@@ -172,10 +172,10 @@ async fn one_request(
     Path(id): Path<String>,
     query: PageQuery,
 ) -> WebAnswer<Html<String>> {
-    requests(state, query, Some(id)).await
+    requests_page(state, query, Some(id)).await
 }
 
-async fn requests(
+async fn requests_page(
     state: Arc<WebState>,
     query: PageQuery,
     id: Option<String>,
@@ -184,66 +184,79 @@ async fn requests(
 }
 
 fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String {
-    let filter = RequestFilter::read(&query.filter);
-    let update = |filter| live::update(shared, filter, None, FIRST_VIEW_REQUESTS);
-    shell::requests(&FirstView {
+    let filter = RequestFilter::parse_terms(&query.filter);
+    let update = |filter| live::update_since(shared, filter, None, FIRST_VIEW_REQUESTS);
+    shell::render_requests(&FirstView {
         update: filter.as_ref().ok().map(update),
         problem: filter.err(),
         filter: query.filter,
-        chosen: id.and_then(|id| detail_of(shared, id, false).ok()),
+        chosen: id.and_then(|id| find_detail(shared, id, false).ok()),
     })
 }
 
-fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<RequestDetail, WebRejection> {
+fn find_detail(shared: &AgentInner, id: &str, reveal: bool) -> Result<RequestDetail, WebRejection> {
     let record = shared.captures.find(id);
     let record =
         record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
-    Ok(RequestDetail::of(shared, &record, reveal))
+    Ok(RequestDetail::from_record(shared, &record, reveal))
 }
 
-async fn listed(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
-    let filter = query.filter()?;
-    let since = query.since.as_deref().and_then(Cursor::read);
+async fn list_requests(
+    State(state): State<Arc<WebState>>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let filter = query.parse_filter()?;
+    let since = query.since.as_deref().and_then(Cursor::from_text);
     in_background(move || match query.before {
         Some(before) => {
-            let (requests, more) = live::older(&state.shared, &filter, &before);
-            json(&serde_json::json!({"requests": requests, "more": more}))
+            let (requests, more) = live::requests_before(&state.shared, &filter, &before);
+            to_json_response(&serde_json::json!({"requests": requests, "more": more}))
         }
-        None => json(&live::update(&state.shared, &filter, since, MAX_UPDATE_REQUESTS)),
+        None => to_json_response(&live::update_since(
+            &state.shared,
+            &filter,
+            since,
+            MAX_UPDATE_REQUESTS,
+        )),
     })
     .await
 }
 
-async fn events(
+async fn stream_events(
     State(state): State<Arc<WebState>>,
     headers: HeaderMap,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let filter = query.filter()?;
+    let filter = query.parse_filter()?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let since = last.or(query.since.as_deref()).and_then(Cursor::read);
+    let since = last.or(query.since.as_deref()).and_then(Cursor::from_text);
     let events = live::start(state.shared.clone(), filter, since);
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)).into_response())
 }
 
 async fn status_data(State(state): State<Arc<WebState>>) -> Response {
-    json(&status::StatusPage::of(&state.shared))
+    to_json_response(&status::StatusPage::from_agent(&state.shared))
 }
 
 async fn traffic_data(State(state): State<Arc<WebState>>, query: PageQuery) -> Response {
     let from = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
-    json(&traffic::TrafficData::of(&state.shared, from))
+    to_json_response(&traffic::TrafficData::from_agent(&state.shared, from))
 }
 
-async fn export(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
-    let filter = query.filter()?;
+async fn export_har(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
+    let filter = query.parse_filter()?;
     let archive = har::body_of(move |send| {
         let all = state.shared.captures.list(usize::MAX, None);
         let matching = all.iter().rev().filter(|record| match query.ids.is_empty() {
-            true => filter.holds(record),
+            true => filter.matches_record(record),
             false => query.ids.contains(&record.id),
         });
-        har::write(&state.shared, matching.map(|record| record.as_ref()), query.reveal, send)
+        har::write_archive(
+            &state.shared,
+            matching.map(|record| record.as_ref()),
+            query.reveal,
+            send,
+        )
     });
     let headers = [
         (CONTENT_TYPE, "application/json"),
@@ -252,35 +265,36 @@ async fn export(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnsw
     Ok((headers, Body::new(archive)).into_response())
 }
 
-async fn detail(
+async fn request_detail(
     State(state): State<Arc<WebState>>,
     Path(id): Path<String>,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let detail = in_background(move || detail_of(&state.shared, &id, query.reveal)).await??;
-    Ok(json(&detail))
+    let detail = in_background(move || find_detail(&state.shared, &id, query.reveal)).await??;
+    Ok(to_json_response(&detail))
 }
 
-async fn snippet(
+async fn request_snippet(
     State(state): State<Arc<WebState>>,
     Path(id): Path<String>,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let form = query.form.as_deref().and_then(snippets::SnippetFormat::named);
+    let form = query.form.as_deref().and_then(snippets::SnippetFormat::from_name);
     let problem = "as: must be one of curl, requests, ginnel, raw, url";
     let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
     let agent = format!("http://{}/api", state.address);
-    let detail = in_background(move || detail_of(&state.shared, &id, query.reveal)).await??;
-    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], form.write(&detail, &agent)).into_response())
+    let detail = in_background(move || find_detail(&state.shared, &id, query.reveal)).await??;
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], form.render_request(&detail, &agent))
+        .into_response())
 }
 
-async fn replay(
+async fn replay_request(
     State(state): State<Arc<WebState>>,
     Path(id): Path<String>,
     request: Request,
 ) -> WebAnswer<Response> {
-    let edited = read(request.into_body(), MAX_REPLAY_BYTES).await?;
-    Ok(json(&edited_replay::replay(&state.shared, &id, &edited).await?))
+    let edited = read_body(request.into_body(), MAX_REPLAY_BYTES).await?;
+    Ok(to_json_response(&edited_replay::replay_edited(&state.shared, &id, &edited).await?))
 }
 
 async fn stream_messages(
@@ -292,30 +306,31 @@ async fn stream_messages(
     let record =
         record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
     let after = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
-    let page =
-        move || messages::MessagePage::of(&record, &state.shared.proto_files, after, query.reveal);
-    Ok(json(&in_background(page).await?))
+    let page = move || {
+        messages::MessagePage::from_record(&record, &state.shared.proto_files, after, query.reveal)
+    };
+    Ok(to_json_response(&in_background(page).await?))
 }
 
 async fn held_requests(
     State(state): State<Arc<WebState>>,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let held = in_background(move || held::list(&state.shared, query.reveal)).await?;
-    Ok(json(&held))
+    let held = in_background(move || held::list_held(&state.shared, query.reveal)).await?;
+    Ok(to_json_response(&held))
 }
 
 async fn replay_schedules(State(state): State<Arc<WebState>>) -> Response {
-    json(&schedules::list(&state.shared))
+    to_json_response(&schedules::list_schedules(&state.shared))
 }
 
-async fn release(
+async fn release_request(
     State(state): State<Arc<WebState>>,
     Path(id): Path<String>,
     request: Request,
 ) -> WebAnswer<Response> {
-    let edits = read(request.into_body(), MAX_REPLAY_BYTES).await?;
-    held::release(&state.shared, &id, &edits)?;
+    let edits = read_body(request.into_body(), MAX_REPLAY_BYTES).await?;
+    held::release_held(&state.shared, &id, &edits)?;
     Ok(success_response(204, Vec::new()))
 }
 
@@ -327,7 +342,7 @@ async fn in_background<T: Send + 'static>(
     done.map_err(|_| WebRejection::gone("the agent is stopping"))
 }
 
-fn json(value: &impl Serialize) -> Response {
+fn to_json_response(value: &impl Serialize) -> Response {
     // The types of the page always make JSON.
     json_response(200, serde_json::to_vec(value).unwrap_or_default())
 }

@@ -20,14 +20,19 @@ pub(super) struct ScheduleView {
 }
 
 impl ScheduleView {
-    fn of(schedule: &RunningSchedule) -> Self {
+    fn from_schedule(schedule: &RunningSchedule) -> Self {
         let options = &schedule.options;
         let (method, target) = (options.method.clone(), mask::target(&options.target).into_owned());
-        Self { shown: schedule.show(), method, target }
+        Self { shown: schedule.to_replay_schedule(), method, target }
     }
 }
 
 /// All of them, oldest first.
-pub(super) fn list(shared: &AgentInner) -> Vec<ScheduleView> {
-    shared.replay_schedules.all().iter().map(|schedule| ScheduleView::of(schedule)).collect()
+pub(super) fn list_schedules(shared: &AgentInner) -> Vec<ScheduleView> {
+    shared
+        .replay_schedules
+        .all()
+        .iter()
+        .map(|schedule| ScheduleView::from_schedule(schedule))
+        .collect()
 }

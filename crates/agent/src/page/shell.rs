@@ -1,7 +1,7 @@
 //! The pages as they are sent: a shell, with what it shows first as data.
 //!
 //! The scripts draw it with what draws everything that comes later. Whatever was captured is data here and
-//! text there; [`fill`] is the only way for it into a page.
+//! text there; [`render_page`] is the only way for it into a page.
 
 use serde::Serialize;
 
@@ -65,7 +65,7 @@ const RULES: PageTemplate = PageTemplate {
 
 impl PageTemplate {
     /// The page without its data.
-    fn shell(&self) -> String {
+    fn render_shell(&self) -> String {
         let link = format!(">{}</a>", self.title);
         SHELL
             .replacen(&link, &format!(" aria-current=\"page\"{link}"), 1)
@@ -91,27 +91,27 @@ pub(super) struct FirstView {
 }
 
 /// The list of requests, with one of them open.
-pub(super) fn requests(first: &FirstView) -> String {
-    fill(&REQUESTS, first)
+pub(super) fn render_requests(first: &FirstView) -> String {
+    render_page(&REQUESTS, first)
 }
 
 /// The status page.
-pub(super) fn status(status: &StatusPage) -> String {
-    fill(&STATUS, status)
+pub(super) fn render_status(status: &StatusPage) -> String {
+    render_page(&STATUS, status)
 }
 
 /// The page with plots, which asks for its data.
-pub(super) fn traffic() -> String {
-    fill(&TRAFFIC, &())
+pub(super) fn render_traffic() -> String {
+    render_page(&TRAFFIC, &())
 }
 
 /// The page of mocks and holds, which asks for its data.
-pub(super) fn rules() -> String {
-    fill(&RULES, &())
+pub(super) fn render_rules() -> String {
+    render_page(&RULES, &())
 }
 
-fn fill(page: &PageTemplate, first: &impl Serialize) -> String {
-    page.shell().replacen(PLACE, &script_data(first), 1)
+fn render_page(page: &PageTemplate, first: &impl Serialize) -> String {
+    page.render_shell().replacen(PLACE, &script_data(first), 1)
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     fn data_ends_where_the_shell_says() {
         for hostile in ["</script><script>alert(1)</script>", "<!--<script>", "]]>&lt;", "{first}"]
         {
-            let page = fill(&REQUESTS, &hostile);
+            let page = render_page(&REQUESTS, &hostile);
 
             let (_, rest) = page.split_once("id=\"first\">").unwrap();
             let (data, _) = rest.split_once("</script>").unwrap();
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn nothing_but_data_and_files_of_the_page_is_run() {
         for page in [REQUESTS, STATUS, TRAFFIC, RULES] {
-            let shell = page.shell();
+            let shell = page.render_shell();
             assert_eq!(shell.matches('{').count(), 1, "{shell}");
             assert_eq!(shell.matches(PLACE).count(), 1);
             assert_eq!(shell.matches("aria-current").count(), 1);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use ginnel_api::local::tunnels::AgentTunnel;
 use ginnel_api::{mask, secrets, yaml};
 
-use super::live::{CaptureUsage, state_of};
+use super::live::{CaptureUsage, describe_state};
 use crate::capture::{CaptureLimit, InspectFile};
 use crate::inner::AgentInner;
 use crate::options::WebAddress;
@@ -79,7 +79,7 @@ pub(super) struct FailureView {
 }
 
 impl StatusPage {
-    pub fn of(shared: &AgentInner) -> Self {
+    pub fn from_agent(shared: &AgentInner) -> Self {
         let state = shared.state.borrow().clone();
         let online = state.sessions().next();
         let latency = online.and_then(OnlineSession::latency);
@@ -87,17 +87,22 @@ impl StatusPage {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             uptime: shared.started.elapsed().as_secs(),
-            state: state_of(shared),
+            state: describe_state(shared),
             region: online.map(|online| online.region.clone()),
-            latency: latency.map(millis),
-            nodes: state.sessions().filter_map(NodeView::of).collect(),
+            latency: latency.map(to_millis),
+            nodes: state.sessions().filter_map(NodeView::from_session).collect(),
             reconnects: shared.with_history(|history| history.reconnects),
             next_attempt: next_attempt(shared).filter(|_| online.is_none()),
             usage: shared.captures.usage().into(),
-            file: shared.captures.file().map(FileView::of),
-            tunnels: shared.tunnels.all().iter().map(|tunnel| TunnelView::of(tunnel)).collect(),
-            options: options(shared),
-            failures: failures.iter().rev().map(FailureView::of).collect(),
+            file: shared.captures.file().map(FileView::from_file),
+            tunnels: shared
+                .tunnels
+                .all()
+                .iter()
+                .map(|tunnel| TunnelView::from_tunnel(tunnel))
+                .collect(),
+            options: options_json(shared),
+            failures: failures.iter().rev().map(FailureView::from_failure).collect(),
         }
     }
 }
@@ -108,7 +113,7 @@ fn next_attempt(shared: &AgentInner) -> Option<String> {
 }
 
 impl FileView {
-    fn of(file: &InspectFile) -> Self {
+    fn from_file(file: &InspectFile) -> Self {
         let usage = file.usage();
         Self {
             path: mask::path(file.path()).to_string(),
@@ -121,32 +126,32 @@ impl FileView {
 }
 
 impl NodeView {
-    fn of(online: &OnlineSession) -> Option<Self> {
+    fn from_session(online: &OnlineSession) -> Option<Self> {
         let name = online.node.as_deref()?.to_owned();
-        Some(Self { name, latency: online.latency().map(millis) })
+        Some(Self { name, latency: online.latency().map(to_millis) })
     }
 }
 
-fn millis(time: Duration) -> f64 {
+fn to_millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
 impl FailureView {
-    fn of(failed: &crate::session::SessionFailure) -> Self {
+    fn from_failure(failed: &crate::session::SessionFailure) -> Self {
         let at = failed.at.to_rfc3339_opts(SecondsFormat::Millis, false);
         Self { at, reason: failed.reason.clone() }
     }
 }
 
 impl TunnelView {
-    fn of(tunnel: &RunningTunnel) -> Self {
+    fn from_tunnel(tunnel: &RunningTunnel) -> Self {
         let mut definition = Value::Object(tunnel.definition.document.clone());
-        mask(&mut definition);
-        Self { shown: tunnel.show(), definition }
+        mask_secrets(&mut definition);
+        Self { shown: tunnel.to_agent_tunnel(), definition }
     }
 }
 
-fn options(shared: &AgentInner) -> Map<String, Value> {
+fn options_json(shared: &AgentInner) -> Map<String, Value> {
     let options = &shared.options;
     let time = |duration: Duration| format!("{}ms", duration.as_millis());
     let shown = json!({
@@ -187,7 +192,7 @@ fn options(shared: &AgentInner) -> Map<String, Value> {
 const POLICY_FIELDS: [&str; 2] = ["traffic_policy", "policy"];
 
 /// Masks the secrets of a definition.
-fn mask(value: &mut Value) {
+fn mask_secrets(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
@@ -196,28 +201,28 @@ fn mask(value: &mut Value) {
                     *member = mask::MASK.into();
                 } else {
                     if POLICY_FIELDS.contains(&name.as_str()) {
-                        unfold(member);
+                        expand_policy(member);
                     }
-                    mask(member);
+                    mask_secrets(member);
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(mask),
-        Value::String(text) => *text = text.lines().map(line).collect::<Vec<_>>().join("\n"),
+        Value::Array(items) => items.iter_mut().for_each(mask_secrets),
+        Value::String(text) => *text = text.lines().map(mask_line).collect::<Vec<_>>().join("\n"),
         _ => {}
     }
 }
 
 /// A policy that is given as text: by its structure it is known what is secret in it.
-fn unfold(policy: &mut Value) {
-    let read = policy.as_str().and_then(|text| yaml::read::<Map<String, Value>>(text).ok());
+fn expand_policy(policy: &mut Value) {
+    let read = policy.as_str().and_then(|text| yaml::read_yaml::<Map<String, Value>>(text).ok());
     if let Some(read) = read {
         *policy = Value::Object(read);
     }
 }
 
 /// A header as `name: value`, or a line of a policy.
-fn line(text: &str) -> String {
+fn mask_line(text: &str) -> String {
     match text.split_once(':') {
         Some((name, value)) if secrets::is_secret(name) && !value.trim().is_empty() => {
             format!("{name}: {}", mask::MASK)
@@ -242,7 +247,7 @@ mod tests {
                 - config:\n      credentials:\n      - user:password\n",
         });
 
-        mask(&mut definition);
+        mask_secrets(&mut definition);
 
         let shown = definition.to_string();
         assert!(!shown.contains("password"), "{shown}");

@@ -27,12 +27,12 @@ pub(super) struct TunnelTraffic {
 
 impl TrafficData {
     /// The slots from one on: its beginning in milliseconds since 1970.
-    pub fn of(shared: &AgentInner, from: u64) -> Self {
+    pub fn from_agent(shared: &AgentInner, from: u64) -> Self {
         let now = Instant::now();
         let tunnels = shared.tunnels.all();
         let of = |tunnel: &std::sync::Arc<crate::RunningTunnel>| TunnelTraffic {
             name: tunnel.name.clone(),
-            slots: tunnel.metrics.traffic(from, now),
+            slots: tunnel.metrics.traffic_since(from, now),
         };
         Self {
             step: SLOT_MS,

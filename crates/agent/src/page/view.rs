@@ -95,18 +95,18 @@ impl From<ExchangeTiming> for TimingView {
 }
 
 impl RequestSummary {
-    pub fn of(record: &CaptureRecord) -> Self {
-        let exchange = record.exchange();
+    pub fn from_record(record: &CaptureRecord) -> Self {
+        let exchange = record.lock_exchange();
         let [method, target, _] = exchange.request.start_line();
         let response = exchange.response.as_ref();
         let socket = exchange.socket.as_ref();
         let [asked, answered] = socket.map_or([0, 0], |log| log.bytes);
         Self {
             id: record.id.clone(),
-            start: record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
+            start: record.local_start().to_rfc3339_opts(SecondsFormat::Millis, false),
             method: method.into_owned(),
             target: mask::target(&target).into_owned(),
-            status: filter::code(response),
+            status: filter::status_code(response),
             took: exchange.took.map(|took| took.as_secs_f64() * 1000.0),
             received: exchange.request.body_length + asked,
             sent: response.map_or(0, |response| response.body_length) + answered,
@@ -124,7 +124,7 @@ impl RequestSummary {
             held: exchange.is_held,
             edited: exchange.is_edited,
             timings: exchange.timing().map(TimingView::from),
-            stream: exchange.stream(),
+            stream: exchange.stream_kind(),
             messages: socket.map(|log| log.dropped + log.messages.len() as u64),
             grpc_status: exchange.grpc_status(),
             failed: exchange.is_failed(),
@@ -195,27 +195,27 @@ pub struct HeaderView {
 }
 
 impl RequestDetail {
-    pub fn of(shared: &AgentInner, record: &Arc<CaptureRecord>, reveal: bool) -> Self {
-        let mut summary = RequestSummary::of(record);
-        let exchange = record.exchange().clone();
+    pub fn from_record(shared: &AgentInner, record: &Arc<CaptureRecord>, reveal: bool) -> Self {
+        let mut summary = RequestSummary::from_record(record);
+        let exchange = record.lock_exchange().clone();
         if reveal {
             summary.target = exchange.request.start_line()[1].to_string();
         }
         let all = shared.captures.list(usize::MAX, None);
-        let call = call_of(&exchange.request);
+        let call = call_mask(&exchange.request);
         let message = |message: &CapturedMessage, side| {
             let coming = exchange.took.is_none() && !message.is_whole();
-            MessageView { coming, ..MessageView::of(message, &call, side, reveal) }
+            MessageView { coming, ..MessageView::from_message(message, &call, side, reveal) }
         };
         let replays =
             all.iter().rev().filter(|other| other.source.replay_of.as_ref() == Some(&record.id));
         Self {
             replays: replays.map(|replay| replay.id.clone()).collect(),
-            url: url(shared, record, &summary.target),
+            url: public_url(shared, record, &summary.target),
             revealed: reveal,
             edge_id: record.source.edge_id.clone(),
             route_id: record.source.route_id.clone(),
-            rules: rules(&exchange.rules, reveal),
+            rules: rules_view(&exchange.rules, reveal),
             request: message(&exchange.request, CallSide::Request),
             response: exchange.response.as_ref().map(|it| message(it, CallSide::Response)),
             summary,
@@ -224,7 +224,7 @@ impl RequestDetail {
 }
 
 /// The rules that acted on a request, as they are shown.
-fn rules(rules: &[PolicyRule], reveal: bool) -> Vec<PolicyRule> {
+fn rules_view(rules: &[PolicyRule], reveal: bool) -> Vec<PolicyRule> {
     let mut shown = rules.to_vec();
     if !reveal {
         let expressions = shown.iter_mut().flat_map(|rule| rule.expressions.iter_mut().flatten());
@@ -234,30 +234,39 @@ fn rules(rules: &[PolicyRule], reveal: bool) -> Vec<PolicyRule> {
 }
 
 /// Where the public reaches the target of a record.
-pub(super) fn url(shared: &AgentInner, record: &CaptureRecord, target: &str) -> Option<String> {
+pub(super) fn public_url(
+    shared: &AgentInner,
+    record: &CaptureRecord,
+    target: &str,
+) -> Option<String> {
     if let Some(origin) = &record.source.imported_from {
         return Some(format!("{origin}{target}"));
     }
     let tunnel = shared.tunnels.find(&record.tunnel_name)?;
-    let url = tunnel.url()?;
+    let url = tunnel.public_url()?;
     Some(format!("{}{target}", url.trim_end_matches('/')))
 }
 
 /// The operations that a captured request may call.
-pub(super) fn call_of(request: &CapturedMessage) -> CallMask {
+pub(super) fn call_mask(request: &CapturedMessage) -> CallMask {
     let [method, target, _] = request.start_line();
-    CallMask::of(&method, &target)
+    CallMask::for_request(&method, &target)
 }
 
 impl MessageView {
     /// A message of a call; `side` is the one that the message is.
-    pub fn of(message: &CapturedMessage, call: &CallMask, side: CallSide, reveal: bool) -> Self {
+    pub fn from_message(
+        message: &CapturedMessage,
+        call: &CallMask,
+        side: CallSide,
+        reveal: bool,
+    ) -> Self {
         let media_type = content::media_type(message);
-        let decoded = content::decoded(message);
+        let decoded = content::decode_body(message);
         let encoding = decoded.as_ref().map(|decoded| decoded.encoding.clone());
         let (mut body, mut decoded) =
             (message.body.bytes().into_owned(), decoded.map(|decoded| decoded.bytes));
-        let unread = content::encoding(message).filter(|_| decoded.is_none());
+        let unread = content::body_encoding(message).filter(|_| decoded.is_none());
         let mut masked = false;
         if !reveal && unread.is_some() {
             masked = true;
@@ -273,14 +282,14 @@ impl MessageView {
         }
         Self {
             line: first_line(message, reveal),
-            headers: fields(message.headers(), reveal),
-            trailers: fields(message.trailers(), reveal),
+            headers: header_views(message.headers(), reveal),
+            trailers: header_views(message.trailers(), reveal),
             media_type,
             body: Base64(body.into()),
             decoded: decoded.map(|decoded| Base64(decoded.into())),
             encoding,
             unread,
-            length: length(message),
+            length: body_length(message),
             kept: message.body.len(),
             masked,
             coming: false,
@@ -288,13 +297,13 @@ impl MessageView {
     }
 
     /// The body as people read it.
-    pub fn readable(&self) -> &[u8] {
+    pub fn readable_body(&self) -> &[u8] {
         &self.decoded.as_ref().unwrap_or(&self.body).0
     }
 }
 
 /// How long the whole body was, as it is kept: with its coding or without.
-fn length(message: &CapturedMessage) -> u64 {
+fn body_length(message: &CapturedMessage) -> u64 {
     let kept = message.body.len() as u64;
     match message.is_decoded {
         true => kept + u64::from(message.is_truncated()),
@@ -309,7 +318,7 @@ fn first_line(message: &CapturedMessage, reveal: bool) -> String {
     format!("{first} {shown} {third}").trim_end().to_owned()
 }
 
-fn fields(headers: Vec<(String, String)>, reveal: bool) -> Vec<HeaderView> {
+fn header_views(headers: Vec<(String, String)>, reveal: bool) -> Vec<HeaderView> {
     let masked = |(name, value): (String, String)| {
         let masked = mask::header(&name, &value).into_owned();
         let secret = masked != value;
@@ -361,8 +370,12 @@ mod tests {
 
         /// Everything that is shown of it.
         fn shown(&self, reveal: bool) -> String {
-            let part =
-                MessageView::of(&self.message(), &CallMask::default(), CallSide::Request, reveal);
+            let part = MessageView::from_message(
+                &self.message(),
+                &CallMask::default(),
+                CallSide::Request,
+                reveal,
+            );
             let headers = part.headers.iter();
             let headers = headers.map(|field| format!("{}: {}\n", field.name, field.value));
             let bodies = [Some(&part.body), part.decoded.as_ref()].into_iter().flatten();

@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 
 use super::definitions::Scalar;
 use super::schema::{FieldKind, FieldSchema, Schema};
-use super::wire::{WireFields, WireValue, varint};
+use super::wire::{WireFields, WireValue, read_varint};
 
 /// How deep messages may stand in each other.
 const MAX_DEPTH: usize = 64;
@@ -38,13 +38,13 @@ pub(crate) enum BytesDisplay {
 }
 
 /// Reads a message of this type; none if it is no such message.
-pub(super) fn decode(
+pub(super) fn decode_message(
     schema: &Schema,
     name: &str,
     data: &[u8],
     bytes: BytesDisplay,
 ) -> Option<Value> {
-    MessageDecoder { schema, bytes, values: 0 }.message(name, data, 0)
+    MessageDecoder { schema, bytes, values: 0 }.message_value(name, data, 0)
 }
 
 struct MessageDecoder<'a> {
@@ -54,38 +54,43 @@ struct MessageDecoder<'a> {
 }
 
 impl MessageDecoder<'_> {
-    fn message(&mut self, name: &str, data: &[u8], depth: usize) -> Option<Value> {
+    fn message_value(&mut self, name: &str, data: &[u8], depth: usize) -> Option<Value> {
         if depth > MAX_DEPTH {
             return None;
         }
         if name == "google.protobuf.Any" {
-            return self.any(data, depth);
+            return self.any_value(data, depth);
         }
-        let members = self.members(name, data, depth)?;
+        let members = self.message_members(name, data, depth)?;
         Some(match name.strip_prefix(GOOGLE) {
-            Some(known) => in_own_form(known, members),
+            Some(known) => well_known_value(known, members),
             None => Value::Object(members),
         })
     }
 
-    fn members(&mut self, name: &str, data: &[u8], depth: usize) -> Option<Map<String, Value>> {
+    fn message_members(
+        &mut self,
+        name: &str,
+        data: &[u8],
+        depth: usize,
+    ) -> Option<Map<String, Value>> {
         let schema = self.schema;
-        let message = schema.message(name)?;
+        let message = schema.find_message(name)?;
         let mut members = Map::new();
-        for read in WireFields::of(data) {
+        for read in WireFields::from_bytes(data) {
             let (number, wire) = read?;
             let field = message.fields.get(&number);
-            let done = field.and_then(|field| self.field(field, wire, &mut members, depth));
+            let done = field.and_then(|field| self.add_field(field, wire, &mut members, depth));
             if done.is_none() {
-                let shown = self.unknown(wire)?;
-                append(&mut members, &number.to_string(), shown);
+                let shown = self.unknown_value(wire)?;
+                append_value(&mut members, &number.to_string(), shown);
             }
         }
         Some(members)
     }
 
     /// Enters a field; none if it is not what the description says.
-    fn field(
+    fn add_field(
         &mut self,
         field: &FieldSchema,
         wire: WireValue<'_>,
@@ -101,26 +106,26 @@ impl MessageDecoder<'_> {
             let mut values = Vec::new();
             while !data.is_empty() {
                 let (value, rest) = next_packed(&field.kind, data)?;
-                values.push(self.value(field, value, depth)?);
+                values.push(self.field_value(field, value, depth)?);
                 data = rest;
             }
-            return list(members, &field.name).map(|list| list.append(&mut values));
+            return repeated_list(members, &field.name).map(|list| list.append(&mut values));
         }
         if let (FieldKind::Message(name), WireValue::Bytes(data)) = (&field.kind, wire)
-            && self.schema.message(name).is_some_and(|message| message.is_map_entry)
+            && self.schema.find_message(name).is_some_and(|message| message.is_map_entry)
         {
-            return self.entry(name, data, &field.name, members, depth);
+            return self.add_map_entry(name, data, &field.name, members, depth);
         }
-        let value = self.value(field, wire, depth)?;
+        let value = self.field_value(field, wire, depth)?;
         if field.is_repeated {
-            return list(members, &field.name).map(|list| list.push(value));
+            return repeated_list(members, &field.name).map(|list| list.push(value));
         }
         members.insert(field.name.clone(), value);
         Some(())
     }
 
     /// Enters an entry of a map.
-    fn entry(
+    fn add_map_entry(
         &mut self,
         name: &str,
         data: &[u8],
@@ -128,9 +133,9 @@ impl MessageDecoder<'_> {
         members: &mut Map<String, Value>,
         depth: usize,
     ) -> Option<()> {
-        self.count()?;
-        let mut entry = self.members(name, data, depth + 1)?;
-        let fields = &self.schema.message(name)?.fields;
+        self.count_value()?;
+        let mut entry = self.message_members(name, data, depth + 1)?;
+        let fields = &self.schema.find_message(name)?.fields;
         let kind = |number| fields.get(&number).map(|field| &field.kind);
         let key = match entry.remove("key").or_else(|| self.default(kind(1)?)) {
             Some(Value::String(key)) => key,
@@ -152,31 +157,36 @@ impl MessageDecoder<'_> {
             FieldKind::Scalar(Scalar::Bool) => Some(false.into()),
             FieldKind::Scalar(Scalar::Double | Scalar::Float) => Some(0.0.into()),
             FieldKind::Scalar(_) => Some(0.into()),
-            FieldKind::Enum(name) => Some(self.of_enum(name, 0)),
-            FieldKind::Message(name) => self.message(name, &[], MAX_DEPTH),
+            FieldKind::Enum(name) => Some(self.enum_value(name, 0)),
+            FieldKind::Message(name) => self.message_value(name, &[], MAX_DEPTH),
         }
     }
 
-    fn value(&mut self, field: &FieldSchema, wire: WireValue<'_>, depth: usize) -> Option<Value> {
-        self.count()?;
+    fn field_value(
+        &mut self,
+        field: &FieldSchema,
+        wire: WireValue<'_>,
+        depth: usize,
+    ) -> Option<Value> {
+        self.count_value()?;
         match (&field.kind, wire) {
             (FieldKind::Message(name), WireValue::Bytes(data) | WireValue::Group(data)) => {
-                self.message(name, data, depth + 1)
+                self.message_value(name, data, depth + 1)
             }
             // Negative numbers have 64 bits on the wire.
             (FieldKind::Enum(name), WireValue::Varint(number)) => {
-                Some(self.of_enum(name, low_bits(number)))
+                Some(self.enum_value(name, low_bits(number)))
             }
-            (FieldKind::Scalar(scalar), wire) => self.scalar(*scalar, wire),
+            (FieldKind::Scalar(scalar), wire) => self.scalar_value(*scalar, wire),
             _ => None,
         }
     }
 
-    fn of_enum(&self, name: &str, number: i32) -> Value {
-        self.schema.value(name, number).map_or_else(|| number.into(), Value::from)
+    fn enum_value(&self, name: &str, number: i32) -> Value {
+        self.schema.enum_value_name(name, number).map_or_else(|| number.into(), Value::from)
     }
 
-    fn scalar(&self, scalar: Scalar, wire: WireValue<'_>) -> Option<Value> {
+    fn scalar_value(&self, scalar: Scalar, wire: WireValue<'_>) -> Option<Value> {
         use WireValue::{Bytes, Fixed32, Fixed64, Varint};
         Some(match (scalar, wire) {
             (Scalar::Int32, Varint(bits)) => low_bits(bits).into(),
@@ -189,18 +199,18 @@ impl MessageDecoder<'_> {
             (Scalar::Bool, Varint(bits)) => (bits != 0).into(),
             (Scalar::Fixed32, Fixed32(bits)) => bits.into(),
             (Scalar::Sfixed32, Fixed32(bits)) => bits.cast_signed().into(),
-            (Scalar::Float, Fixed32(bits)) => float(shortest(f32::from_bits(bits))),
+            (Scalar::Float, Fixed32(bits)) => float_value(shortest_float(f32::from_bits(bits))),
             (Scalar::Fixed64, Fixed64(bits)) => bits.into(),
             (Scalar::Sfixed64, Fixed64(bits)) => bits.cast_signed().into(),
-            (Scalar::Double, Fixed64(bits)) => float(f64::from_bits(bits)),
+            (Scalar::Double, Fixed64(bits)) => float_value(f64::from_bits(bits)),
             (Scalar::String, Bytes(data)) => std::str::from_utf8(data).ok()?.into(),
-            (Scalar::Bytes, Bytes(data)) => self.blob(data),
+            (Scalar::Bytes, Bytes(data)) => self.bytes_value(data),
             _ => return None,
         })
     }
 
     /// Bytes: as text where they can be read.
-    fn blob(&self, data: &[u8]) -> Value {
+    fn bytes_value(&self, data: &[u8]) -> Value {
         let is_readable =
             |text: &&str| !text.chars().any(|it| it.is_control() && !it.is_whitespace());
         match (std::str::from_utf8(data).ok().filter(is_readable), self.bytes) {
@@ -211,19 +221,19 @@ impl MessageDecoder<'_> {
     }
 
     /// What the description does not have.
-    fn unknown(&mut self, wire: WireValue<'_>) -> Option<Value> {
-        self.count()?;
+    fn unknown_value(&mut self, wire: WireValue<'_>) -> Option<Value> {
+        self.count_value()?;
         Some(match wire {
             WireValue::Varint(bits) | WireValue::Fixed64(bits) => bits.into(),
             WireValue::Fixed32(bits) => bits.into(),
-            WireValue::Bytes(data) | WireValue::Group(data) => self.blob(data),
+            WireValue::Bytes(data) | WireValue::Group(data) => self.bytes_value(data),
         })
     }
 
     /// A message of a type that it names itself.
-    fn any(&mut self, data: &[u8], depth: usize) -> Option<Value> {
+    fn any_value(&mut self, data: &[u8], depth: usize) -> Option<Value> {
         let (mut url, mut content) = ("", [].as_slice());
-        for read in WireFields::of(data) {
+        for read in WireFields::from_bytes(data) {
             match read? {
                 (1, WireValue::Bytes(bytes)) => url = std::str::from_utf8(bytes).ok()?,
                 (2, WireValue::Bytes(bytes)) => content = bytes,
@@ -232,27 +242,30 @@ impl MessageDecoder<'_> {
         }
         let name = url.rsplit_once('/').map_or(url, |(_, name)| name);
         let mut shown = Map::from_iter([("@type".to_owned(), url.into())]);
-        match self.message(name, content, depth + 1) {
+        match self.message_value(name, content, depth + 1) {
             Some(Value::Object(members)) => shown.extend(members),
             Some(value) => drop(shown.insert("value".to_owned(), value)),
-            None => drop(shown.insert("value".to_owned(), self.blob(content))),
+            None => drop(shown.insert("value".to_owned(), self.bytes_value(content))),
         }
         Some(Value::Object(shown))
     }
 
-    fn count(&mut self) -> Option<()> {
+    fn count_value(&mut self) -> Option<()> {
         self.values += 1;
         (self.values <= MAX_VALUES).then_some(())
     }
 }
 
 /// The list of a repeated field.
-fn list<'a>(members: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Vec<Value>> {
+fn repeated_list<'a>(
+    members: &'a mut Map<String, Value>,
+    name: &str,
+) -> Option<&'a mut Vec<Value>> {
     members.entry(name).or_insert_with(|| Value::Array(Vec::new())).as_array_mut()
 }
 
 /// Enters what may be there several times.
-fn append(members: &mut Map<String, Value>, name: &str, value: Value) {
+fn append_value(members: &mut Map<String, Value>, name: &str, value: Value) {
     match members.get_mut(name) {
         None => drop(members.insert(name.to_owned(), value)),
         Some(Value::Array(list)) => list.push(value),
@@ -271,7 +284,7 @@ fn next_packed<'a>(kind: &FieldKind, data: &'a [u8]) -> Option<(WireValue<'stati
             let (bytes, rest) = data.split_first_chunk()?;
             Some((WireValue::Fixed32(u32::from_le_bytes(*bytes)), rest))
         }
-        _ => varint(data).map(|(bits, rest)| (WireValue::Varint(bits), rest)),
+        _ => read_varint(data).map(|(bits, rest)| (WireValue::Varint(bits), rest)),
     }
 }
 
@@ -282,12 +295,12 @@ fn low_bits(bits: u64) -> i32 {
 }
 
 /// The number with the fewest digits that is this one in 32 bits.
-fn shortest(number: f32) -> f64 {
+fn shortest_float(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| f64::from(number))
 }
 
 /// JSON has no words for what is no number.
-fn float(number: f64) -> Value {
+fn float_value(number: f64) -> Value {
     match Number::from_f64(number) {
         Some(number) => Value::Number(number),
         None if number.is_nan() => "NaN".into(),
@@ -297,7 +310,7 @@ fn float(number: f64) -> Value {
 }
 
 /// Types of `google.protobuf` in the form that JSON has for them.
-fn in_own_form(name: &str, mut members: Map<String, Value>) -> Value {
+fn well_known_value(name: &str, mut members: Map<String, Value>) -> Value {
     let number = |name: &str| members.get(name).and_then(Value::as_i64).unwrap_or_default();
     let own = match name {
         "Timestamp" => {
@@ -305,7 +318,7 @@ fn in_own_form(name: &str, mut members: Map<String, Value>) -> Value {
             let time = nanos.and_then(|nanos| DateTime::from_timestamp(number("seconds"), nanos));
             time.map(|time| time.to_rfc3339_opts(SecondsFormat::AutoSi, true).into())
         }
-        "Duration" => Some(duration(number("seconds"), number("nanos")).into()),
+        "Duration" => Some(format_duration(number("seconds"), number("nanos")).into()),
         "FieldMask" => {
             let paths = members.get("paths").and_then(Value::as_array);
             let paths = paths.into_iter().flatten().filter_map(Value::as_str);
@@ -321,7 +334,7 @@ fn in_own_form(name: &str, mut members: Map<String, Value>) -> Value {
     own.unwrap_or(Value::Object(members))
 }
 
-fn duration(seconds: i64, nanos: i64) -> String {
+fn format_duration(seconds: i64, nanos: i64) -> String {
     let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
     let (seconds, nanos) = (seconds.unsigned_abs(), nanos.unsigned_abs());
     if nanos == 0 {

@@ -117,11 +117,11 @@ impl Scalar {
         ("sint64", 18, Self::Sint64),
     ];
 
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, ..)| *known == name).map(|(.., scalar)| *scalar)
     }
 
-    pub fn numbered(number: u64) -> Option<Self> {
+    pub fn from_number(number: u64) -> Option<Self> {
         Self::ALL.iter().find(|(_, known, _)| *known == number).map(|(.., scalar)| *scalar)
     }
 }

@@ -49,16 +49,20 @@ impl ProtoFiles {
         let mut added = Vec::new();
         for (name, source) in sources {
             check_name(name)?;
-            added.push(parser::parse(name, source)?);
+            added.push(parser::parse_file(name, source)?);
         }
-        added.extend(descriptor_set.map_or(Ok(Vec::new()), descriptor_set::parse)?);
+        added.extend(descriptor_set.map_or(Ok(Vec::new()), descriptor_set::parse_descriptor_set)?);
         let names: Vec<_> = added.iter().map(|file| file.name.clone()).collect();
-        self.change(|files| {
+        self.change_files(|files| {
             files.extend(added.into_iter().map(|file| (file.name.clone(), Arc::new(file))));
             Ok(())
         })?;
         let current = self.current.load();
-        Ok(names.iter().filter_map(|name| current.files.get(name)).map(|file| show(file)).collect())
+        Ok(names
+            .iter()
+            .filter_map(|name| current.files.get(name))
+            .map(|file| to_proto_file(file))
+            .collect())
     }
 
     /// Removes a file; false if there is none of this name.
@@ -67,7 +71,7 @@ impl ProtoFiles {
     /// If another one imports it.
     pub fn remove(&self, name: &str) -> Result<bool, ProtoError> {
         let mut was_there = false;
-        self.change(|files| {
+        self.change_files(|files| {
             was_there = files.remove(name).is_some();
             Ok(())
         })?;
@@ -80,15 +84,15 @@ impl ProtoFiles {
     }
 
     pub fn find(&self, name: &str) -> Option<ProtoFile> {
-        self.current.load().files.get(name).map(|file| show(file))
+        self.current.load().files.get(name).map(|file| to_proto_file(file))
     }
 
     pub fn all(&self) -> Vec<ProtoFile> {
-        self.current.load().files.values().map(|file| show(file)).collect()
+        self.current.load().files.values().map(|file| to_proto_file(file)).collect()
     }
 
     /// Reads a message of a call of gRPC; none if nothing describes it, or not so.
-    pub fn decode(
+    pub fn decode_message(
         &self,
         target: &str,
         side: StreamSide,
@@ -97,13 +101,13 @@ impl ProtoFiles {
     ) -> Option<DecodedMessage> {
         let current = self.current.load();
         let path = target.split('?').next().unwrap_or_default();
-        let (input, output) = current.schema.method(path)?;
+        let (input, output) = current.schema.find_method(path)?;
         let name = if side == StreamSide::Client { input } else { output };
-        let value = decode::decode(&current.schema, name, data, bytes)?;
+        let value = decode::decode_message(&current.schema, name, data, bytes)?;
         Some(DecodedMessage { type_name: name.clone(), value })
     }
 
-    fn change(
+    fn change_files(
         &self,
         work: impl FnOnce(&mut BTreeMap<String, Arc<FileDefinition>>) -> Result<(), ProtoError>,
     ) -> Result<(), ProtoError> {
@@ -119,7 +123,7 @@ impl ProtoFiles {
             let problem = format!("there would be {count} definitions, at most {MAX_DEFINITIONS}");
             return Err(ProtoError::new("files", 0, problem));
         }
-        let schema = Schema::link(files.values().map(AsRef::as_ref))?;
+        let schema = Schema::link_files(files.values().map(AsRef::as_ref))?;
         self.current.store(Arc::new(Linked { files, schema }));
         Ok(())
     }
@@ -143,7 +147,7 @@ fn definitions_in(file: &FileDefinition) -> usize {
     fields.chain(values).sum::<usize>() + file.methods.len() + file.extensions.len()
 }
 
-fn show(file: &FileDefinition) -> ProtoFile {
+fn to_proto_file(file: &FileDefinition) -> ProtoFile {
     let messages = file.messages.iter().filter(|message| !message.is_map_entry);
     let mut messages: Vec<_> = messages.map(|message| message.name.clone()).collect();
     messages.sort();

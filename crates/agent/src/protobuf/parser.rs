@@ -7,7 +7,7 @@ use super::definitions::{
     EnumDefinition, ExtensionDefinition, FieldDefinition, FileDefinition, Import, KindDefinition,
     MessageDefinition, MethodDefinition, ProtoError, Scalar,
 };
-use super::tokens::{ProtoToken, tokens};
+use super::tokens::{ProtoToken, read_tokens};
 
 /// How deep messages may stand in each other.
 const MAX_DEPTH: usize = 64;
@@ -15,15 +15,16 @@ const MAX_DEPTH: usize = 64;
 const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
 
 /// Reads a file.
-pub(super) fn parse(name: &str, source: &str) -> Result<FileDefinition, ProtoError> {
-    let tokens = tokens(source).map_err(|(line, problem)| ProtoError::new(name, line, problem))?;
+pub(super) fn parse_file(name: &str, source: &str) -> Result<FileDefinition, ProtoError> {
+    let tokens =
+        read_tokens(source).map_err(|(line, problem)| ProtoError::new(name, line, problem))?;
     let mut parser = Parser {
         tokens,
         at: 0,
         depth: 0,
         file: FileDefinition { name: name.to_owned(), ..FileDefinition::default() },
     };
-    match parser.file() {
+    match parser.parse_definitions() {
         Ok(()) => Ok(parser.file),
         Err((line, problem)) => Err(ProtoError::new(name, line, problem)),
     }
@@ -40,32 +41,32 @@ struct Parser {
 }
 
 impl Parser {
-    fn file(&mut self) -> Result<(), ParseProblem> {
+    fn parse_definitions(&mut self) -> Result<(), ParseProblem> {
         let mut package = String::new();
         while self.at < self.tokens.len() {
             if self.take_sign(';') {
                 continue;
             }
-            let line = self.line();
-            let word = self.word("a definition")?;
+            let line = self.current_line();
+            let word = self.expect_word("a definition")?;
             match word.as_str() {
                 "syntax" | "edition" | "option" => self.skip_statement()?,
                 "package" => {
-                    package = self.word("the name of the package")?;
-                    self.sign(';')?;
+                    package = self.expect_word("the name of the package")?;
+                    self.expect_sign(';')?;
                 }
                 "import" => {
                     for kind in ["public", "weak", "option"] {
                         self.take_word(kind);
                     }
-                    let path = self.text("the path of the import")?;
-                    self.sign(';')?;
+                    let path = self.expect_text("the path of the import")?;
+                    self.expect_sign(';')?;
                     self.file.imports.push(Import { path, line });
                 }
-                "message" => self.message(&package)?,
-                "enum" => self.enumeration(&package)?,
-                "extend" => self.extend(&package)?,
-                "service" => self.service(&package)?,
+                "message" => self.parse_message(&package)?,
+                "enum" => self.parse_enum(&package)?,
+                "extend" => self.parse_extend(&package)?,
+                "service" => self.parse_service(&package)?,
                 _ => {
                     let problem = format!(
                         "{word:?} begins nothing: syntax, edition, package, import, option, message, \
@@ -78,49 +79,49 @@ impl Parser {
         Ok(())
     }
 
-    fn message(&mut self, scope: &str) -> Result<(), ParseProblem> {
-        let line = self.line();
-        let name = join(scope, &self.name("the name of the message")?);
+    fn parse_message(&mut self, scope: &str) -> Result<(), ParseProblem> {
+        let line = self.current_line();
+        let name = qualified_name(scope, &self.expect_name("the name of the message")?);
         let message = MessageDefinition { name, line, ..MessageDefinition::default() };
-        self.message_body(message)
+        self.parse_message_body(message)
     }
 
-    fn message_body(&mut self, mut message: MessageDefinition) -> Result<(), ParseProblem> {
-        self.sign('{')?;
+    fn parse_message_body(&mut self, mut message: MessageDefinition) -> Result<(), ParseProblem> {
+        self.expect_sign('{')?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err((message.line, format!("messages stand in more than {MAX_DEPTH} others")));
         }
         while !self.take_sign('}') {
-            self.member(&mut message)?;
+            self.parse_member(&mut message)?;
         }
         self.depth -= 1;
         self.file.messages.push(message);
         Ok(())
     }
 
-    fn member(&mut self, message: &mut MessageDefinition) -> Result<(), ParseProblem> {
+    fn parse_member(&mut self, message: &mut MessageDefinition) -> Result<(), ParseProblem> {
         if self.take_sign(';') {
             return Ok(());
         }
         // These words may also be types of fields: what comes after them tells.
-        let begins_field = matches!(self.peek(2), Some(ProtoToken::Sign('=')));
+        let begins_field = matches!(self.peek_token(2), Some(ProtoToken::Sign('=')));
         let scope = message.name.clone();
         match self.peek_word() {
-            Some("message") if !begins_field => self.then(|it| it.message(&scope)),
-            Some("enum") if !begins_field => self.then(|it| it.enumeration(&scope)),
-            Some("extend") if !begins_field => self.then(|it| it.extend(&scope)),
+            Some("message") if !begins_field => self.then(|it| it.parse_message(&scope)),
+            Some("enum") if !begins_field => self.then(|it| it.parse_enum(&scope)),
+            Some("extend") if !begins_field => self.then(|it| it.parse_extend(&scope)),
             Some("option") => self.skip_statement(),
             Some("reserved" | "extensions") if !begins_field => self.skip_statement(),
-            Some("oneof") if matches!(self.peek(2), Some(ProtoToken::Sign('{'))) => {
+            Some("oneof") if matches!(self.peek_token(2), Some(ProtoToken::Sign('{'))) => {
                 self.at += 3;
                 while !self.take_sign('}') {
-                    self.member(message)?;
+                    self.parse_member(message)?;
                 }
                 Ok(())
             }
             _ => {
-                let field = self.field(&scope)?;
+                let field = self.parse_field(&scope)?;
                 message.fields.push(field);
                 Ok(())
             }
@@ -136,27 +137,27 @@ impl Parser {
         go_on(self)
     }
 
-    fn field(&mut self, scope: &str) -> Result<FieldDefinition, ParseProblem> {
-        let begins_field = matches!(self.peek(2), Some(ProtoToken::Sign('=')));
+    fn parse_field(&mut self, scope: &str) -> Result<FieldDefinition, ParseProblem> {
+        let begins_field = matches!(self.peek_token(2), Some(ProtoToken::Sign('=')));
         let mut labels = ["repeated", "optional", "required"].into_iter();
         let label = labels.find(|label| !begins_field && self.take_word(label));
         let is_repeated = label == Some("repeated");
-        let line = self.line();
+        let line = self.current_line();
         if matches!(self.peek_word(), Some("map"))
-            && matches!(self.peek(1), Some(ProtoToken::Sign('<')))
+            && matches!(self.peek_token(1), Some(ProtoToken::Sign('<')))
         {
-            return self.map_field(scope, line);
+            return self.parse_map_field(scope, line);
         }
-        let kind = self.word("the type of a field")?;
-        let name = self.name("the name of the field")?;
-        self.sign('=')?;
-        let number = self.field_number()?;
+        let kind = self.expect_word("the type of a field")?;
+        let name = self.expect_name("the name of the field")?;
+        self.expect_sign('=')?;
+        let number = self.parse_field_number()?;
         self.skip_options()?;
         if kind == "group" {
-            let group = join(scope, &name);
+            let group = qualified_name(scope, &name);
             let message =
                 MessageDefinition { name: group.clone(), line, ..MessageDefinition::default() };
-            self.message_body(message)?;
+            self.parse_message_body(message)?;
             let name = name.to_lowercase();
             return Ok(FieldDefinition {
                 name,
@@ -166,35 +167,39 @@ impl Parser {
                 line,
             });
         }
-        self.sign(';')?;
-        Ok(FieldDefinition { name, number, is_repeated, kind: kind_of(kind, scope), line })
+        self.expect_sign(';')?;
+        Ok(FieldDefinition { name, number, is_repeated, kind: kind_from_name(kind, scope), line })
     }
 
-    fn map_field(&mut self, scope: &str, line: usize) -> Result<FieldDefinition, ParseProblem> {
+    fn parse_map_field(
+        &mut self,
+        scope: &str,
+        line: usize,
+    ) -> Result<FieldDefinition, ParseProblem> {
         self.at += 2;
-        let key = self.word("the type of the keys")?;
-        let key_kind = Scalar::named(&key);
+        let key = self.expect_word("the type of the keys")?;
+        let key_kind = Scalar::from_name(&key);
         let is_key = |scalar| !matches!(scalar, Scalar::Double | Scalar::Float | Scalar::Bytes);
         if !key_kind.is_some_and(is_key) {
             return Err((line, format!("{key:?} cannot be the type of the keys of a map")));
         }
-        self.sign(',')?;
-        let value = self.word("the type of the values")?;
-        self.sign('>')?;
-        let name = self.name("the name of the field")?;
-        self.sign('=')?;
-        let number = self.field_number()?;
+        self.expect_sign(',')?;
+        let value = self.expect_word("the type of the values")?;
+        self.expect_sign('>')?;
+        let name = self.expect_name("the name of the field")?;
+        self.expect_sign('=')?;
+        let number = self.parse_field_number()?;
         self.skip_options()?;
-        self.sign(';')?;
+        self.expect_sign(';')?;
         let part = |name: &str, number, kind| FieldDefinition {
             name: name.to_owned(),
             number,
             is_repeated: false,
-            kind: kind_of(kind, scope),
+            kind: kind_from_name(kind, scope),
             line,
         };
         // No name that a file writes has a space in it.
-        let entry = join(scope, &format!("{name} entry"));
+        let entry = qualified_name(scope, &format!("{name} entry"));
         self.file.messages.push(MessageDefinition {
             name: entry.clone(),
             line,
@@ -205,53 +210,55 @@ impl Parser {
         Ok(FieldDefinition { name, number, is_repeated: true, kind, line })
     }
 
-    fn field_number(&mut self) -> Result<u32, ParseProblem> {
-        let (line, written) = (self.line(), self.number("the number of the field")?);
-        let number = integer(&written).and_then(|number| u32::try_from(number).ok());
+    fn parse_field_number(&mut self) -> Result<u32, ParseProblem> {
+        let (line, written) = (self.current_line(), self.expect_number("the number of the field")?);
+        let number = parse_integer(&written).and_then(|number| u32::try_from(number).ok());
         number.filter(|number| (1..=MAX_FIELD_NUMBER).contains(number)).ok_or_else(|| {
             (line, format!("{written} is no number of a field: 1 to {MAX_FIELD_NUMBER} are"))
         })
     }
 
-    fn enumeration(&mut self, scope: &str) -> Result<(), ParseProblem> {
-        let line = self.line();
-        let name = join(scope, &self.name("the name of the enum")?);
+    fn parse_enum(&mut self, scope: &str) -> Result<(), ParseProblem> {
+        let line = self.current_line();
+        let name = qualified_name(scope, &self.expect_name("the name of the enum")?);
         let mut values = Vec::new();
-        self.sign('{')?;
+        self.expect_sign('{')?;
         while !self.take_sign('}') {
             if self.take_sign(';') {
                 continue;
             }
-            let is_value = matches!(self.peek(1), Some(ProtoToken::Sign('=')));
+            let is_value = matches!(self.peek_token(1), Some(ProtoToken::Sign('=')));
             if !is_value && matches!(self.peek_word(), Some("option" | "reserved")) {
                 self.skip_statement()?;
                 continue;
             }
-            let value = self.name("the name of a value")?;
-            self.sign('=')?;
+            let value = self.expect_name("the name of a value")?;
+            self.expect_sign('=')?;
             let is_negative = self.take_sign('-');
-            let (line, written) = (self.line(), self.number("the number of the value")?);
-            let number = integer(&written).map(|number| if is_negative { -number } else { number });
+            let (line, written) =
+                (self.current_line(), self.expect_number("the number of the value")?);
+            let number =
+                parse_integer(&written).map(|number| if is_negative { -number } else { number });
             let number = number.and_then(|number| i32::try_from(number).ok());
             let number =
                 number.ok_or_else(|| (line, format!("{written} has no room in 32 bits")))?;
             self.skip_options()?;
-            self.sign(';')?;
+            self.expect_sign(';')?;
             values.push((number, value));
         }
         self.file.enums.push(EnumDefinition { name, line, values });
         Ok(())
     }
 
-    fn extend(&mut self, scope: &str) -> Result<(), ParseProblem> {
-        let extendee = self.word("the name of a message")?;
-        self.sign('{')?;
+    fn parse_extend(&mut self, scope: &str) -> Result<(), ParseProblem> {
+        let extendee = self.expect_word("the name of a message")?;
+        self.expect_sign('{')?;
         while !self.take_sign('}') {
             if self.take_sign(';') {
                 continue;
             }
-            let mut field = self.field(scope)?;
-            field.name = format!("[{}]", join(scope, &field.name));
+            let mut field = self.parse_field(scope)?;
+            field.name = format!("[{}]", qualified_name(scope, &field.name));
             let extension =
                 ExtensionDefinition { extendee: extendee.clone(), scope: scope.to_owned(), field };
             self.file.extensions.push(extension);
@@ -259,23 +266,23 @@ impl Parser {
         Ok(())
     }
 
-    fn service(&mut self, package: &str) -> Result<(), ParseProblem> {
-        let service = join(package, &self.name("the name of the service")?);
-        self.sign('{')?;
+    fn parse_service(&mut self, package: &str) -> Result<(), ParseProblem> {
+        let service = qualified_name(package, &self.expect_name("the name of the service")?);
+        self.expect_sign('{')?;
         while !self.take_sign('}') {
             if self.take_sign(';') {
                 continue;
             }
-            let line = self.line();
-            match self.word("rpc or option")?.as_str() {
+            let line = self.current_line();
+            match self.expect_word("rpc or option")?.as_str() {
                 "option" => self.skip_statement()?,
                 "rpc" => {
-                    let name = self.name("the name of the method")?;
-                    let input = self.message_of_method()?;
+                    let name = self.expect_name("the name of the method")?;
+                    let input = self.parse_method_message()?;
                     if !self.take_word("returns") {
-                        return Err(self.unexpected("\"returns\""));
+                        return Err(self.unexpected_token("\"returns\""));
                     }
-                    let output = self.message_of_method()?;
+                    let output = self.parse_method_message()?;
                     if !self.take_sign(';') {
                         self.skip_block()?;
                     }
@@ -289,13 +296,13 @@ impl Parser {
         Ok(())
     }
 
-    fn message_of_method(&mut self) -> Result<String, ParseProblem> {
-        self.sign('(')?;
-        if !matches!(self.peek(1), Some(ProtoToken::Sign(')'))) {
+    fn parse_method_message(&mut self) -> Result<String, ParseProblem> {
+        self.expect_sign('(')?;
+        if !matches!(self.peek_token(1), Some(ProtoToken::Sign(')'))) {
             self.take_word("stream");
         }
-        let name = self.word("the name of a message")?;
-        self.sign(')')?;
+        let name = self.expect_word("the name of a message")?;
+        self.expect_sign(')')?;
         Ok(name)
     }
 
@@ -304,10 +311,10 @@ impl Parser {
     /// Goes to the end of a statement.
     fn skip_statement(&mut self) -> Result<(), ParseProblem> {
         while !self.take_sign(';') {
-            match self.peek(0) {
+            match self.peek_token(0) {
                 Some(ProtoToken::Sign('{')) => self.skip_block()?,
                 Some(_) => self.at += 1,
-                None => return Err(self.unexpected("\";\"")),
+                None => return Err(self.unexpected_token("\";\"")),
             }
         }
         Ok(())
@@ -317,14 +324,14 @@ impl Parser {
     fn skip_options(&mut self) -> Result<(), ParseProblem> {
         let mut depth = 0;
         loop {
-            match self.peek(0) {
+            match self.peek_token(0) {
                 Some(ProtoToken::Sign('[' | '{')) => depth += 1,
                 Some(ProtoToken::Sign(']' | '}')) if depth > 0 => depth -= 1,
                 Some(_) if depth > 0 => {}
-                None if depth > 0 => return Err(self.unexpected("\"]\"")),
+                None if depth > 0 => return Err(self.unexpected_token("\"]\"")),
                 _ => return Ok(()),
             }
-            let begins_group = depth == 1 && self.peek(0) == Some(&ProtoToken::Sign('{'));
+            let begins_group = depth == 1 && self.peek_token(0) == Some(&ProtoToken::Sign('{'));
             if begins_group {
                 return Ok(());
             }
@@ -336,14 +343,14 @@ impl Parser {
     }
 
     fn skip_block(&mut self) -> Result<(), ParseProblem> {
-        self.sign('{')?;
+        self.expect_sign('{')?;
         let mut depth = 1;
         while depth > 0 {
-            match self.peek(0) {
+            match self.peek_token(0) {
                 Some(ProtoToken::Sign('{')) => depth += 1,
                 Some(ProtoToken::Sign('}')) => depth -= 1,
                 Some(_) => {}
-                None => return Err(self.unexpected("\"}\"")),
+                None => return Err(self.unexpected_token("\"}\"")),
             }
             self.at += 1;
         }
@@ -352,30 +359,31 @@ impl Parser {
 
     // ── Words ────────────────────────────────────────────────────────────────────────────────
 
-    fn peek(&self, ahead: usize) -> Option<&ProtoToken> {
+    fn peek_token(&self, ahead: usize) -> Option<&ProtoToken> {
         self.tokens.get(self.at + ahead).map(|(token, _)| token)
     }
 
     fn peek_word(&self) -> Option<&str> {
-        match self.peek(0) {
+        match self.peek_token(0) {
             Some(ProtoToken::Word(word)) => Some(word),
             _ => None,
         }
     }
 
     /// The line of what comes next; at the end that of the last word.
-    fn line(&self) -> usize {
+    fn current_line(&self) -> usize {
         let token = self.tokens.get(self.at).or_else(|| self.tokens.last());
         token.map_or(1, |(_, line)| *line)
     }
 
-    fn unexpected(&self, expected: &str) -> ParseProblem {
-        let found = self.peek(0).map_or("the end of the file".to_owned(), ProtoToken::describe);
-        (self.line(), format!("expected {expected}, found {found}"))
+    fn unexpected_token(&self, expected: &str) -> ParseProblem {
+        let found =
+            self.peek_token(0).map_or("the end of the file".to_owned(), ProtoToken::describe);
+        (self.current_line(), format!("expected {expected}, found {found}"))
     }
 
     fn take_sign(&mut self, sign: char) -> bool {
-        let is_next = self.peek(0) == Some(&ProtoToken::Sign(sign));
+        let is_next = self.peek_token(0) == Some(&ProtoToken::Sign(sign));
         self.at += usize::from(is_next);
         is_next
     }
@@ -386,29 +394,35 @@ impl Parser {
         is_next
     }
 
-    fn sign(&mut self, sign: char) -> Result<(), ParseProblem> {
-        if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected(&format!("\"{sign}\""))) }
+    fn expect_sign(&mut self, sign: char) -> Result<(), ParseProblem> {
+        if self.take_sign(sign) {
+            Ok(())
+        } else {
+            Err(self.unexpected_token(&format!("\"{sign}\"")))
+        }
     }
 
     /// A name that may have dots.
-    fn word(&mut self, what: &str) -> Result<String, ParseProblem> {
-        let Some(ProtoToken::Word(word)) = self.peek(0) else { return Err(self.unexpected(what)) };
+    fn expect_word(&mut self, what: &str) -> Result<String, ParseProblem> {
+        let Some(ProtoToken::Word(word)) = self.peek_token(0) else {
+            return Err(self.unexpected_token(what));
+        };
         let word = word.clone();
         self.at += 1;
         Ok(word)
     }
 
     /// A name without dots.
-    fn name(&mut self, what: &str) -> Result<String, ParseProblem> {
+    fn expect_name(&mut self, what: &str) -> Result<String, ParseProblem> {
         match self.peek_word() {
-            Some(word) if !word.contains('.') => self.word(what),
-            _ => Err(self.unexpected(what)),
+            Some(word) if !word.contains('.') => self.expect_word(what),
+            _ => Err(self.unexpected_token(what)),
         }
     }
 
-    fn number(&mut self, what: &str) -> Result<String, ParseProblem> {
-        let Some(ProtoToken::Number(number)) = self.peek(0) else {
-            return Err(self.unexpected(what));
+    fn expect_number(&mut self, what: &str) -> Result<String, ParseProblem> {
+        let Some(ProtoToken::Number(number)) = self.peek_token(0) else {
+            return Err(self.unexpected_token(what));
         };
         let number = number.clone();
         self.at += 1;
@@ -416,30 +430,30 @@ impl Parser {
     }
 
     /// Texts that stand behind each other are one.
-    fn text(&mut self, what: &str) -> Result<String, ParseProblem> {
+    fn expect_text(&mut self, what: &str) -> Result<String, ParseProblem> {
         let mut whole = None::<String>;
-        while let Some(ProtoToken::Text(text)) = self.peek(0) {
+        while let Some(ProtoToken::Text(text)) = self.peek_token(0) {
             whole.get_or_insert_default().push_str(text);
             self.at += 1;
         }
-        whole.ok_or_else(|| self.unexpected(what))
+        whole.ok_or_else(|| self.unexpected_token(what))
     }
 }
 
-fn kind_of(name: String, scope: &str) -> KindDefinition {
-    match Scalar::named(&name) {
+fn kind_from_name(name: String, scope: &str) -> KindDefinition {
+    match Scalar::from_name(&name) {
         Some(scalar) => KindDefinition::Scalar(scalar),
         None => KindDefinition::Named { name, scope: scope.to_owned() },
     }
 }
 
 /// A name in a scope.
-pub(super) fn join(scope: &str, name: &str) -> String {
+pub(super) fn qualified_name(scope: &str, name: &str) -> String {
     if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") }
 }
 
 /// A whole number, in tens, eights or sixteens.
-fn integer(written: &str) -> Option<i64> {
+fn parse_integer(written: &str) -> Option<i64> {
     if let Some(digits) = written.strip_prefix("0x").or_else(|| written.strip_prefix("0X")) {
         return i64::from_str_radix(digits, 16).ok();
     }

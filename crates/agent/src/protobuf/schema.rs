@@ -39,25 +39,25 @@ impl Schema {
     ///
     /// # Errors
     /// If a file imports one that is not there, names a type that there is not, or defines one again.
-    pub fn link<'a>(
+    pub fn link_files<'a>(
         files: impl Iterator<Item = &'a FileDefinition> + Clone,
     ) -> Result<Self, ProtoError> {
-        let known = well_known::files();
+        let known = well_known::all_files();
         // A file that users add stands in place of the one of that name that is known here.
         let is_added = |name: &str| files.clone().any(|file| file.name == name);
         let known = known.iter().filter(|file| !is_added(&file.name));
         let all: Vec<_> = files.clone().chain(known).collect();
         check_imports(&all)?;
         let mut schema = Self::default();
-        schema.define(&all)?;
+        schema.define_types(&all)?;
         for file in &all {
-            schema.fill(file)?;
+            schema.fill_fields(file)?;
         }
         Ok(schema)
     }
 
     /// Enters the names of all messages and enums.
-    fn define(&mut self, all: &[&FileDefinition]) -> Result<(), ProtoError> {
+    fn define_types(&mut self, all: &[&FileDefinition]) -> Result<(), ProtoError> {
         let mut defined = HashMap::<&str, &str>::new();
         for file in all {
             let messages = file.messages.iter().map(|message| (&message.name, message.line));
@@ -81,13 +81,14 @@ impl Schema {
         Ok(())
     }
 
-    fn fill(&mut self, file: &FileDefinition) -> Result<(), ProtoError> {
+    fn fill_fields(&mut self, file: &FileDefinition) -> Result<(), ProtoError> {
         let wrong = |line, problem: String| ProtoError::new(&file.name, line, problem);
         for message in &file.messages {
             let mut fields = BTreeMap::new();
             for definition in &message.fields {
                 let FieldDefinition { name, number, line, .. } = definition;
-                let field = self.field(definition).map_err(|problem| wrong(*line, problem))?;
+                let field =
+                    self.resolve_field(definition).map_err(|problem| wrong(*line, problem))?;
                 if let Some(FieldSchema { name: other, .. }) = fields.insert(*number, field) {
                     let problem = format!("{name} has the number {number}, which {other} has too");
                     return Err(wrong(*line, problem));
@@ -99,15 +100,16 @@ impl Schema {
         }
         for extension in &file.extensions {
             let line = extension.field.line;
-            let field = self.field(&extension.field).map_err(|problem| wrong(line, problem))?;
-            let extended = self.resolve(&extension.extendee, &extension.scope);
+            let field =
+                self.resolve_field(&extension.field).map_err(|problem| wrong(line, problem))?;
+            let extended = self.resolve_type(&extension.extendee, &extension.scope);
             let extended = extended.and_then(|name| self.messages.get_mut(&name));
             let unknown = || wrong(line, format!("there is no message {}", extension.extendee));
             extended.ok_or_else(unknown)?.fields.insert(extension.field.number, field);
         }
         for method in &file.methods {
             let message = |name: &str| {
-                let found = self.resolve(name, &method.scope);
+                let found = self.resolve_type(name, &method.scope);
                 let found = found.filter(|name| self.messages.contains_key(name));
                 found.ok_or_else(|| wrong(method.line, format!("there is no message {name}")))
             };
@@ -120,12 +122,12 @@ impl Schema {
         Ok(())
     }
 
-    fn field(&self, definition: &FieldDefinition) -> Result<FieldSchema, String> {
+    fn resolve_field(&self, definition: &FieldDefinition) -> Result<FieldSchema, String> {
         let kind = match &definition.kind {
             KindDefinition::Scalar(scalar) => FieldKind::Scalar(*scalar),
             KindDefinition::Group(name) => FieldKind::Message(name.clone()),
             KindDefinition::Named { name, scope } => {
-                let found = self.resolve(name, scope).ok_or_else(|| {
+                let found = self.resolve_type(name, scope).ok_or_else(|| {
                     let field = &definition.name;
                     format!("{field}: there is no message or enum {name}")
                 })?;
@@ -140,7 +142,7 @@ impl Schema {
     }
 
     /// The full name of what a file names in a scope: the innermost one counts.
-    fn resolve(&self, name: &str, scope: &str) -> Option<String> {
+    fn resolve_type(&self, name: &str, scope: &str) -> Option<String> {
         let is_known =
             |name: &String| self.messages.contains_key(name) || self.enums.contains_key(name);
         if let Some(name) = name.strip_prefix('.') {
@@ -148,7 +150,7 @@ impl Schema {
         }
         let mut scope = Some(scope);
         while let Some(inner) = scope {
-            let full = super::parser::join(inner, name);
+            let full = super::parser::qualified_name(inner, name);
             if is_known(&full) {
                 return Some(full);
             }
@@ -160,17 +162,17 @@ impl Schema {
         None
     }
 
-    pub fn message(&self, name: &str) -> Option<&MessageSchema> {
+    pub fn find_message(&self, name: &str) -> Option<&MessageSchema> {
         self.messages.get(name)
     }
 
     /// The name of a value of an enum.
-    pub fn value(&self, name: &str, number: i32) -> Option<&str> {
+    pub fn enum_value_name(&self, name: &str, number: i32) -> Option<&str> {
         self.enums.get(name)?.get(&number).map(String::as_str)
     }
 
     /// What calls with this path send, and what they return.
-    pub fn method(&self, path: &str) -> Option<&(String, String)> {
+    pub fn find_method(&self, path: &str) -> Option<&(String, String)> {
         self.methods.get(path)
     }
 }

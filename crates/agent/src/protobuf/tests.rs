@@ -33,7 +33,9 @@ fn calling(source: &str) -> ProtoFiles {
 }
 
 fn read(files: &ProtoFiles, target: &str, data: &[u8]) -> Option<Value> {
-    files.decode(target, StreamSide::Client, data, BytesDisplay::Shown).map(|message| message.value)
+    files
+        .decode_message(target, StreamSide::Client, data, BytesDisplay::Shown)
+        .map(|message| message.value)
 }
 
 /// What is wrong with a file.
@@ -49,7 +51,7 @@ fn a_message_of_every_kind_of_field_says_what_protoc_wrote() {
 
     for files in [shop(), from_set] {
         assert_eq!(read(&files, TAKE, ORDER).unwrap(), expected);
-        let receipt = files.decode(
+        let receipt = files.decode_message(
             "/shop.v1.Shop/Talk?x",
             StreamSide::Server,
             b"\x0a\x01r",
@@ -86,8 +88,12 @@ fn what_the_description_does_not_have_stands_under_its_number() {
 fn bytes_that_nobody_can_read_are_only_counted_where_secrets_are_not_shown() {
     let files = calling("message M { bytes b = 1; }");
 
-    let message =
-        files.decode("/Test/Call", StreamSide::Client, b"\x0a\x02\xff\x01", BytesDisplay::Counted);
+    let message = files.decode_message(
+        "/Test/Call",
+        StreamSide::Client,
+        b"\x0a\x02\xff\x01",
+        BytesDisplay::Counted,
+    );
 
     assert_eq!(message.unwrap().value, json!({"b": "(2 bytes)"}));
 }

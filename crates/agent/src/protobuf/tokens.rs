@@ -24,7 +24,7 @@ impl ProtoToken {
 }
 
 /// All words of a file with their lines, or the line of the first one that is wrong and why.
-pub(super) fn tokens(source: &str) -> Result<Vec<(ProtoToken, usize)>, (usize, String)> {
+pub(super) fn read_tokens(source: &str) -> Result<Vec<(ProtoToken, usize)>, (usize, String)> {
     let mut reader = Reader { rest: source.trim_start_matches('\u{feff}'), line: 1 };
     let mut all = Vec::new();
     loop {
@@ -32,12 +32,12 @@ pub(super) fn tokens(source: &str) -> Result<Vec<(ProtoToken, usize)>, (usize, S
         let line = reader.line;
         let Some(first) = reader.rest.chars().next() else { return Ok(all) };
         let token = match first {
-            '"' | '\'' => ProtoToken::Text(reader.text(first)?),
-            '0'..='9' => ProtoToken::Number(reader.take_while(is_of_number)),
+            '"' | '\'' => ProtoToken::Text(reader.take_text(first)?),
+            '0'..='9' => ProtoToken::Number(reader.take_while(is_number_char)),
             '.' if reader.rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
-                ProtoToken::Number(reader.take_while(is_of_number))
+                ProtoToken::Number(reader.take_while(is_number_char))
             }
-            _ if is_of_word(first) => ProtoToken::Word(reader.take_while(is_of_word)),
+            _ if is_word_char(first) => ProtoToken::Word(reader.take_while(is_word_char)),
             _ if first.is_ascii_punctuation() => {
                 reader.rest = &reader.rest[1..];
                 ProtoToken::Sign(first)
@@ -48,11 +48,11 @@ pub(super) fn tokens(source: &str) -> Result<Vec<(ProtoToken, usize)>, (usize, S
     }
 }
 
-fn is_of_word(letter: char) -> bool {
+fn is_word_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.')
 }
 
-fn is_of_number(letter: char) -> bool {
+fn is_number_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_')
 }
 
@@ -74,7 +74,7 @@ impl Reader<'_> {
         loop {
             let trimmed = self.rest.trim_start();
             let skipped = self.rest.len() - trimmed.len();
-            self.pass(skipped);
+            self.advance_by(skipped);
             let end = if self.rest.starts_with("//") {
                 self.rest.find('\n').unwrap_or(self.rest.len())
             } else if self.rest.starts_with("/*") {
@@ -83,17 +83,17 @@ impl Reader<'_> {
             } else {
                 return Ok(());
             };
-            self.pass(end);
+            self.advance_by(end);
         }
     }
 
-    fn pass(&mut self, count: usize) {
+    fn advance_by(&mut self, count: usize) {
         let (passed, rest) = self.rest.split_at(count);
         self.line += passed.matches('\n').count();
         self.rest = rest;
     }
 
-    fn text(&mut self, quote: char) -> Result<String, (usize, String)> {
+    fn take_text(&mut self, quote: char) -> Result<String, (usize, String)> {
         let inner = &self.rest[1..];
         let mut is_escaped = false;
         for (at, letter) in inner.char_indices() {

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::definitions::FileDefinition;
-use super::parser::parse;
+use super::parser::parse_file;
 
 /// The names of the files behind `google/protobuf/`, and what they define in that package.
 const SOURCES: [(&str, &str); 10] = [
@@ -51,13 +51,13 @@ const DESCRIPTOR: &str = "
 static FILES: LazyLock<Vec<FileDefinition>> = LazyLock::new(|| {
     let parsed = SOURCES.iter().map(|(name, definitions)| {
         let source = format!("package google.protobuf; {definitions}");
-        parse(&format!("google/protobuf/{name}.proto"), &source)
+        parse_file(&format!("google/protobuf/{name}.proto"), &source)
     });
     parsed.filter_map(Result::ok).collect()
 });
 
 /// All of them.
-pub(super) fn files() -> &'static [FileDefinition] {
+pub(super) fn all_files() -> &'static [FileDefinition] {
     &FILES
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn all_of_them_can_be_read() {
-        assert_eq!(files().len(), SOURCES.len());
-        Schema::link([].iter()).unwrap();
+        assert_eq!(all_files().len(), SOURCES.len());
+        Schema::link_files([].iter()).unwrap();
     }
 }

@@ -15,7 +15,7 @@ pub(super) enum WireValue<'a> {
 const MAX_GROUP_DEPTH: usize = 64;
 
 /// A number of variable length, and what comes after it.
-pub(super) fn varint(data: &[u8]) -> Option<(u64, &[u8])> {
+pub(super) fn read_varint(data: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
     for (at, byte) in data.iter().enumerate().take(10) {
         value |= u64::from(byte & 0x7f) << (7 * at);
@@ -32,7 +32,7 @@ pub(super) struct WireFields<'a> {
 }
 
 impl<'a> WireFields<'a> {
-    pub fn of(data: &'a [u8]) -> Self {
+    pub fn from_bytes(data: &'a [u8]) -> Self {
         Self { rest: data }
     }
 }
@@ -44,7 +44,7 @@ impl<'a> Iterator for WireFields<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        match field(self.rest, 0) {
+        match read_field(self.rest, 0) {
             Some((Read::Field(number, value), rest)) => {
                 self.rest = rest;
                 Some(Some((number, value)))
@@ -63,22 +63,22 @@ enum Read<'a> {
     EndOfGroup(u32),
 }
 
-fn field(data: &[u8], depth: usize) -> Option<(Read<'_>, &[u8])> {
-    let (key, rest) = varint(data)?;
+fn read_field(data: &[u8], depth: usize) -> Option<(Read<'_>, &[u8])> {
+    let (key, rest) = read_varint(data)?;
     let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0)?;
     let (value, rest) = match key & 7 {
-        0 => varint(rest).map(|(value, rest)| (WireValue::Varint(value), rest))?,
+        0 => read_varint(rest).map(|(value, rest)| (WireValue::Varint(value), rest))?,
         1 => {
             let (bytes, rest) = rest.split_first_chunk()?;
             (WireValue::Fixed64(u64::from_le_bytes(*bytes)), rest)
         }
         2 => {
-            let (length, rest) = varint(rest)?;
+            let (length, rest) = read_varint(rest)?;
             let (bytes, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
             (WireValue::Bytes(bytes), rest)
         }
         3 if depth < MAX_GROUP_DEPTH => {
-            let (length, after) = group(rest, number, depth + 1)?;
+            let (length, after) = measure_group(rest, number, depth + 1)?;
             (WireValue::Group(rest.get(..length)?), after)
         }
         4 => return Some((Read::EndOfGroup(number), rest)),
@@ -92,11 +92,11 @@ fn field(data: &[u8], depth: usize) -> Option<(Read<'_>, &[u8])> {
 }
 
 /// How long the content of a group is, and what comes after its end.
-fn group(data: &[u8], number: u32, depth: usize) -> Option<(usize, &[u8])> {
+fn measure_group(data: &[u8], number: u32, depth: usize) -> Option<(usize, &[u8])> {
     let mut rest = data;
     loop {
         let before = data.len() - rest.len();
-        let (read, after) = field(rest, depth)?;
+        let (read, after) = read_field(rest, depth)?;
         rest = after;
         if let Read::EndOfGroup(ended) = read {
             return (ended == number).then_some((before, rest));

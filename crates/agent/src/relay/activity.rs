@@ -44,7 +44,7 @@ impl<'t> Activity<'t> {
     }
 
     /// Of a request that nobody waits for, and that ends with this shutdown.
-    pub(crate) fn unwatched(shutdown: &'t Shutdown) -> Self {
+    pub(crate) fn without_visitor(shutdown: &'t Shutdown) -> Self {
         Self { shutdown: Some(shutdown), ..Self::default() }
     }
 
@@ -54,19 +54,19 @@ impl<'t> Activity<'t> {
     }
 
     /// Resets the stream, where there is one.
-    pub(crate) fn reset(&self) {
+    pub(crate) fn reset_stream(&self) {
         if let Some(stream) = &self.stream {
             stream.reset(Code::RESET);
         }
     }
 
     /// Something begins.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin_turn(&self) {
         self.turns.fetch_or(1, Relaxed);
     }
 
     /// It has ended, if there was something.
-    pub(super) fn end(&self) {
+    pub(super) fn end_turn(&self) {
         let turns = self.turns.load(Relaxed);
         // Only the connection itself changes it.
         self.turns.store(turns.wrapping_add(turns & 1), Relaxed);
@@ -80,7 +80,7 @@ impl<'t> Activity<'t> {
     }
 
     /// Waits until everything in flight is to be finished.
-    pub(super) fn shutdown(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn wait_for_shutdown(&self) -> impl Future<Output = ()> + Send + use<> {
         let shutdown = self.shutdown.map(Shutdown::signal);
         async move {
             let Some(mut shutdown) = shutdown else { return std::future::pending().await };
@@ -99,14 +99,14 @@ mod tests {
         let short = Duration::from_millis(1);
         assert!(activity.is_idle_for(short).await);
 
-        activity.begin();
+        activity.begin_turn();
         assert!(!activity.is_idle_for(short).await);
 
         let looking = activity.is_idle_for(Duration::from_millis(20));
         let ending = async {
-            activity.end();
-            activity.begin();
-            activity.end();
+            activity.end_turn();
+            activity.begin_turn();
+            activity.end_turn();
         };
         assert!(!tokio::join!(looking, ending).0, "something was carried meanwhile");
         assert!(activity.is_idle_for(short).await);

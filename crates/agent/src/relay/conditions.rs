@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::{HttpDate, parse_http_date};
 
-use ginnel_http1::{HeadWriter, behind_first_line, fields_in};
+use ginnel_http1::{HeadWriter, after_first_line, fields_in};
 
 /// The end of the year 9999, the last one that headers can name, in seconds since 1970.
 const END_OF_DATES: u64 = 253_402_300_800;
@@ -41,10 +41,10 @@ impl FileVersion {
     }
 
     /// Writes the headers that name this version.
-    pub fn write<'w, 'o>(&self, head: &'w mut HeadWriter<'o>) -> &'w mut HeadWriter<'o> {
-        head.field("ETag", self.tag());
+    pub fn write_headers<'w, 'o>(&self, head: &'w mut HeadWriter<'o>) -> &'w mut HeadWriter<'o> {
+        head.field("ETag", self.entity_tag());
         match self.date() {
-            Some(date) => head.display("Last-Modified", date),
+            Some(date) => head.display_field("Last-Modified", date),
             None => head,
         }
     }
@@ -53,41 +53,41 @@ impl FileVersion {
         self.modified.map(|modified| HttpDate::from(UNIX_EPOCH + modified))
     }
 
-    fn tag(&self) -> String {
+    fn entity_tag(&self) -> String {
         let modified = self.modified.map_or(0, |modified| modified.as_micros());
         format!("\"{modified:x}-{:x}\"", self.length)
     }
 
     /// What a request with this head asks for.
-    pub fn select(&self, head: &[u8], is_get: bool) -> FileSelection {
+    pub fn evaluate_conditions(&self, head: &[u8], is_get: bool) -> FileSelection {
         if self.is_known(head, "if-match", "if-unmodified-since") == Some(false) {
             return FileSelection::OtherVersion;
         }
         if self.is_known(head, "if-none-match", "if-modified-since") == Some(true) {
             return FileSelection::NotModified;
         }
-        let is_same = values(head, "if-range")
+        let is_same = header_values(head, "if-range")
             .next()
-            .is_none_or(|version| version == self.tag() || self.is_from(version));
-        let mut ranges = values(head, "range").filter(|_| is_get && is_same);
+            .is_none_or(|version| version == self.entity_tag() || self.is_from(version));
+        let mut ranges = header_values(head, "range").filter(|_| is_get && is_same);
         match (ranges.next(), ranges.next()) {
-            (Some(range), None) => self.part(range).unwrap_or(FileSelection::Whole),
+            (Some(range), None) => self.parse_range(range).unwrap_or(FileSelection::Whole),
             _ => FileSelection::Whole,
         }
     }
 
     /// Whether a request names this version, by tags or else by a date; none where it names none.
     fn is_known(&self, head: &[u8], tags_name: &str, date_name: &str) -> Option<bool> {
-        let mut tags = values(head, tags_name).peekable();
+        let mut tags = header_values(head, tags_name).peekable();
         match tags.peek() {
             Some(_) => Some(tags.any(|tags| tags == "*" || self.is_one_of(tags, tags_name))),
-            None => values(head, date_name).next().and_then(|date| self.is_as_old_as(date)),
+            None => header_values(head, date_name).next().and_then(|date| self.is_as_old_as(date)),
         }
     }
 
     /// Whether a list of tags has that of this version; only what is not sent may be weakly the same.
     fn is_one_of(&self, tags: &str, name: &str) -> bool {
-        let own = self.tag();
+        let own = self.entity_tag();
         tags.split(',').map(str::trim).any(|tag| {
             let weak = tag.strip_prefix("W/").filter(|_| name == "if-none-match");
             weak.unwrap_or(tag) == own
@@ -105,7 +105,7 @@ impl FileVersion {
     }
 
     /// The part that a range names; none for what is no range, or more than one.
-    fn part(&self, range: &str) -> Option<FileSelection> {
+    fn parse_range(&self, range: &str) -> Option<FileSelection> {
         let (first, last) = range.strip_prefix("bytes=")?.trim().split_once('-')?;
         let number = |text: &str| {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -128,8 +128,8 @@ impl FileVersion {
 }
 
 /// The values of a header in a head that was read already.
-fn values<'h>(head: &'h [u8], name: &'h str) -> impl Iterator<Item = &'h str> {
-    let fields = fields_in(behind_first_line(head));
+fn header_values<'h>(head: &'h [u8], name: &'h str) -> impl Iterator<Item = &'h str> {
+    let fields = fields_in(after_first_line(head));
     let known = fields.filter(move |(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
     known.filter_map(|(_, value)| std::str::from_utf8(value).ok())
 }
@@ -145,14 +145,14 @@ mod tests {
     }
 
     fn select(headers: &str) -> FileSelection {
-        file().select(format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes(), true)
+        file().evaluate_conditions(format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes(), true)
     }
 
     #[test]
     fn a_version_has_names() {
         let headers = |version: FileVersion| {
             let mut out = Vec::new();
-            version.write(&mut HeadWriter::resume(&mut out));
+            version.write_headers(&mut HeadWriter::resume(&mut out));
             String::from_utf8_lossy(&out).into_owned()
         };
         assert_eq!(
@@ -184,18 +184,18 @@ mod tests {
         }
         assert_eq!(select("Range: bytes=0-1\r\nRange: bytes=2-3"), FileSelection::Whole);
         assert_eq!(
-            file().select(b"HEAD / HTTP/1.1\r\nRange: bytes=0-1", false),
+            file().evaluate_conditions(b"HEAD / HTTP/1.1\r\nRange: bytes=0-1", false),
             FileSelection::Whole
         );
         assert_eq!(
-            FileVersion::new(0, None).select(b"\r\nRange: bytes=0-", true),
+            FileVersion::new(0, None).evaluate_conditions(b"\r\nRange: bytes=0-", true),
             FileSelection::NoPart
         );
     }
 
     #[test]
     fn conditions_are_about_the_version() {
-        let (tag, date) = (file().tag(), "Tue, 14 Nov 2023 22:13:20 GMT");
+        let (tag, date) = (file().entity_tag(), "Tue, 14 Nov 2023 22:13:20 GMT");
         let (before, after) = ("Tue, 14 Nov 2023 22:13:19 GMT", "Wed, 15 Nov 2023 00:00:00 GMT");
         for (headers, selected) in [
             (format!("If-None-Match: {tag}"), FileSelection::NotModified),

@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 ///
 /// # Errors
 /// When one side fails; the other is dropped then.
-pub async fn copy(
+pub async fn copy_bidirectional(
     visitor: (&mut (impl AsyncRead + Unpin), &mut BoxWriter),
     activity: &Activity<'_>,
     local: (&mut (impl AsyncRead + Unpin), &mut BoxWriter),
@@ -28,7 +28,7 @@ pub async fn copy(
     let copied = copy_both(&mut visitor, &mut local, CHUNK_BYTES).await;
     copied.map_err(|broken| {
         if broken.is_first_cut_off {
-            activity.reset();
+            activity.reset_stream();
         }
         if broken.is_second_cut_off {
             reset.request();

@@ -15,8 +15,8 @@ use ginnel_base::logging::or_debug;
 use ginnel_http1::reuse::{PolledSocket, ReuseBan, ReuseBans};
 use ginnel_net::tls::server_name;
 use ginnel_net::{
-    DialRefusal, DialRole, Reach, check_socket, dial_address, is_reset_at_once, permit, private,
-    resolve,
+    DialRefusal, DialRole, Reach, check_socket, dial_address, is_reset_at_once, permit_address,
+    private, resolve_host,
 };
 
 use super::local_reset::{LocalReset, ResettableSocket, ResettableWriter};
@@ -56,11 +56,11 @@ impl ForbiddenAddresses {
 
     /// Refuses an address that no tunnel may lead to; it must be one that is connected to, not one
     /// that has to be resolved.
-    fn check(&self, address: SocketAddr) -> io::Result<()> {
+    fn check_address(&self, address: SocketAddr) -> io::Result<()> {
         if self.0.iter().any(|closed| private::leads_to(address, *closed)) {
             return Err(DialRefusal::OwnApi(address).into());
         }
-        Ok(permit(DialRole::LocalService, Reach::Any, address)?)
+        Ok(permit_address(DialRole::LocalService, Reach::Any, address)?)
     }
 }
 
@@ -88,12 +88,12 @@ pub(super) enum DialPlace {
 
 impl DialPlace {
     /// A Unix socket.
-    pub fn unix(path: UnixPath) -> Self {
+    pub fn unix_socket(path: UnixPath) -> Self {
         Self::Unix { path, roots: None, ban: ReuseBan::default() }
     }
 
     /// Allows a Unix socket only below these roots.
-    pub fn restrict(&mut self, allowed: Option<UnixSocketRoots>) {
+    pub fn restrict_roots(&mut self, allowed: Option<UnixSocketRoots>) {
         if let Self::Unix { roots, .. } = self {
             *roots = allowed;
         }
@@ -111,7 +111,7 @@ impl Dialer {
         };
         let (response_wait, reset) = (ResponseWait::default(), LocalReset::default());
         let (stream, address) = self.dial_tcp(place).await?;
-        let ban = self.bans.of(address);
+        let ban = self.bans.ban_for(address);
         let Some(config) = &self.tls else {
             let (read, write) = stream.into_split();
             let read = QuickAckReader::new(read, response_wait.clone());
@@ -126,9 +126,10 @@ impl Dialer {
         let name = server_name(&place.host)?;
         let socket = ResettableSocket::new(PolledSocket(stream), reset.clone());
         let connecting = TlsConnector::from(config.clone()).connect(name, socket);
-        let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explained)?;
-        if !agrees(config, &stream) {
-            return Err(disagreement());
+        let stream =
+            tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explain_alert)?;
+        if !is_alpn_agreed(config, &stream) {
+            return Err(alpn_error());
         }
         let (read, write) = tokio::io::split(stream);
         Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban, reset })
@@ -150,8 +151,8 @@ impl Dialer {
     async fn dial_tcp(&self, place: &HostPort) -> io::Result<(TcpStream, SocketAddr)> {
         let problem = format!("{} has no address", place.host);
         let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
-        for address in resolve(place).await? {
-            self.closed.check(address)?;
+        for address in resolve_host(place).await? {
+            self.closed.check_address(address)?;
             let dialed = dial_address(DialRole::LocalService, address);
             match tokio::time::timeout(DIAL_TIMEOUT, dialed).await {
                 Ok(Ok(stream)) => {
@@ -197,7 +198,7 @@ fn find_socket(
     roots: Option<&UnixSocketRoots>,
 ) -> io::Result<std::path::PathBuf> {
     let path = match roots {
-        Some(roots) => roots.resolve(&path)?,
+        Some(roots) => roots.resolve_path(&path)?,
         None => path,
     };
     check_socket(&path)?;
@@ -241,23 +242,21 @@ mod unix_reader {
 }
 
 /// Whether one of the protocols that we ask for was agreed on; most often we ask for none.
-fn agrees(config: &ClientConfig, stream: &TlsStream<ResettableSocket>) -> bool {
+fn is_alpn_agreed(config: &ClientConfig, stream: &TlsStream<ResettableSocket>) -> bool {
     let offered = &config.alpn_protocols;
     let agreed = stream.get_ref().1.alpn_protocol();
     offered.is_empty() || agreed.is_some_and(|agreed| offered.iter().any(|one| one == agreed))
 }
 
-fn explained(error: io::Error) -> io::Error {
+fn explain_alert(error: io::Error) -> io::Error {
     let alert = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match alert {
-        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-            disagreement()
-        }
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => alpn_error(),
         _ => error,
     }
 }
 
-fn disagreement() -> io::Error {
+fn alpn_error() -> io::Error {
     io::Error::other("its TLS does not agree on HTTP/2 (h2 by ALPN)")
 }
 

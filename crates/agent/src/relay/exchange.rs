@@ -85,24 +85,24 @@ impl LocalConnection {
     }
 
     /// Waits until the local service sends or closes, although nobody asked it.
-    pub async fn speak_up(&mut self) {
+    pub async fn watch_idle(&mut self) {
         let state = match self.read.read_buf(&mut self.buffer).await {
             Ok(1..) => IdleState::Surplus,
             _ => IdleState::Closed,
         };
-        self.ban.permits(state);
+        self.ban.permits_reuse(state);
     }
 
     /// Whether another request may be sent; to be asked right before that.
     pub fn is_reusable(&mut self) -> bool {
         let state = reuse::idle_state(self.read.as_mut());
-        self.ban.permits(state)
+        self.ban.permits_reuse(state)
     }
 
     /// Marks the end of an answer; says whether another request may follow it.
     fn finish_exchange(&mut self) -> bool {
         self.reused = true;
-        self.ban.permits(IdleState::after(&self.buffer))
+        self.ban.permits_reuse(IdleState::after_response(&self.buffer))
     }
 }
 
@@ -110,7 +110,7 @@ impl RelayExchange<'_> {
     fn send_failure(&self, unsent: SendError, is_whole: bool) -> RelayError {
         let is_answered = self.status.load(Ordering::Relaxed) > 0;
         let received = self.recording.map_or(0, Recording::request_length);
-        unsent.failure(&self.head.body, received, is_whole, is_answered)
+        unsent.into_relay_error(&self.head.body, received, is_whole, is_answered)
     }
 
     /// Sends the request with this head, and brings the answer.
@@ -150,7 +150,7 @@ impl RelayExchange<'_> {
         let is_whole = sending.body.is_done();
         let answered = ended.unwrap_or_else(|unsent| Err(self.send_failure(unsent, is_whole)));
         if let Some(recording) = self.recording.filter(|_| answered.is_ok()) {
-            recording.complete();
+            recording.mark_complete();
         }
         response_wait.end();
         Ok(match answered? {
@@ -177,14 +177,14 @@ enum SendError {
 
 impl SendError {
     /// What follows, when so much of the request came.
-    fn failure(
+    fn into_relay_error(
         self,
         request: &Body,
         received: u64,
         is_whole: bool,
         is_answered: bool,
     ) -> RelayError {
-        let place = progress(request, received);
+        let place = describe_progress(request, received);
         match self {
             Self::Malformed(error) if !is_answered => RelayError::Malformed(error),
             Self::Malformed(_) => RelayError::Broken(format!(
@@ -212,7 +212,7 @@ struct RequestCopy<'a> {
 impl RequestCopy<'_> {
     /// Ends only when the visitor goes away, or sends what cannot be followed.
     async fn run(&mut self, head: &[u8]) -> SendError {
-        match self.send(head).await {
+        match self.send_request(head).await {
             Ok(None) => self.sent.store(true, Ordering::Relaxed),
             Ok(Some(unsent)) => return unsent,
             // The local service reads no more, but it may have answered.
@@ -229,9 +229,9 @@ impl RequestCopy<'_> {
     }
 
     /// Sends head and body; says why, when there is not all of it.
-    async fn send(&mut self, mut head: &[u8]) -> io::Result<Option<SendError>> {
+    async fn send_request(&mut self, mut head: &[u8]) -> io::Result<Option<SendError>> {
         loop {
-            let taken = match self.follow() {
+            let taken = match self.follow_body() {
                 Ok(taken) => taken,
                 Err(error) => return Ok(Some(SendError::Malformed(error))),
             };
@@ -253,12 +253,12 @@ impl RequestCopy<'_> {
             }
         }
         self.write.flush().await?;
-        shrink(self.buffer);
+        shrink_buffer(self.buffer);
         Ok(None)
     }
 
     /// How many bytes of the buffer belong to the body.
-    fn follow(&mut self) -> Result<usize, FramingError> {
+    fn follow_body(&mut self) -> Result<usize, FramingError> {
         if self.body.is_done() {
             return Ok(0);
         }
@@ -305,30 +305,30 @@ impl ResponseCopy<'_> {
             }
             provisional += 1;
             if provisional > MAX_INTERIM_RESPONSES {
-                return Err(unanswered("it sent too many interim responses"));
+                return Err(unanswered_error("it sent too many interim responses"));
             }
             let interim = self.buffer.split_to(head.length);
-            self.write.write_all(&interim).await.map_err(gone)?;
-            self.write.flush().await.map_err(gone)?;
+            self.write.write_all(&interim).await.map_err(visitor_left_error)?;
+            self.write.flush().await.map_err(visitor_left_error)?;
         };
         if head.status == 101 && !self.head.upgrade {
-            return Err(unanswered("it switched protocols without being asked"));
+            return Err(unanswered_error("it switched protocols without being asked"));
         }
         if head.status == 101 && head.has_improper_upgrade {
-            return Err(unanswered("it switched to a protocol that it was not asked for"));
+            return Err(unanswered_error("it switched to a protocol that it was not asked for"));
         }
-        self.pass_on(head).await
+        self.relay_response(head).await
     }
 
     async fn next_head(&mut self) -> Result<RelayResponse, RelayError> {
         loop {
-            let parsed = head::response(self.buffer, self.head.is_head);
-            match parsed.map_err(|head_error| unanswered(&head_error.to_string()))? {
+            let parsed = head::read_response_head(self.buffer, self.head.is_head);
+            match parsed.map_err(|head_error| unanswered_error(&head_error.to_string()))? {
                 Some(head) => return Ok(head),
                 None => match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
-                    Ok(0) => return Err(unanswered("it closed the connection")),
-                    Err(error) => return Err(unanswered(&error.to_string())),
+                    Ok(0) => return Err(unanswered_error("it closed the connection")),
+                    Err(error) => return Err(unanswered_error(&error.to_string())),
                 },
             }
         }
@@ -337,7 +337,7 @@ impl ResponseCopy<'_> {
     /// Checks and records the head of a response.
     fn begin_response(&mut self, head: &RelayResponse) -> Result<(), RelayError> {
         let (head_bytes, beginning) = self.buffer.split_at(head.length.min(self.buffer.len()));
-        head.body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
+        head.body.check_bytes(beginning).map_err(|error| unanswered_error(&error.to_string()))?;
         self.status.store(head.status, Ordering::Relaxed);
         if let Some(recording) = self.recording {
             recording.response_head(head_bytes, &head.body);
@@ -348,33 +348,33 @@ impl ResponseCopy<'_> {
         Ok(())
     }
 
-    async fn pass_on(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
+    async fn relay_response(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
         self.begin_response(&head)?;
         let RelayResponse { length, status, mut body, keep_alive, .. } = head;
         let announced = body.clone();
         let mut pending = length;
-        if let Some(rewritten) = self.redirected(length) {
+        if let Some(rewritten) = self.rewrite_redirect(length) {
             self.buffer.advance(length);
-            self.write.write_all(&rewritten).await.map_err(gone)?;
+            self.write.write_all(&rewritten).await.map_err(visitor_left_error)?;
             pending = 0;
         }
         if status == 101 {
-            self.flush(pending).await?;
+            self.flush_bytes(pending).await?;
             return Ok(ResponseEnd::Upgraded);
         }
         let activity = self.activity;
         let unframed = (body == Body::UntilClose).then(|| activity.begin_unframed());
         loop {
             // What arrived with the head leaves with it.
-            let taken = self.take(&mut body, pending);
+            let taken = self.follow_body(&mut body, pending);
             let received = pending + taken.unwrap_or_default();
-            self.flush(received).await?;
+            self.flush_bytes(received).await?;
             if taken.is_none() {
-                return Err(self.cut_off(&announced, "sent a chunk that is malformed"));
+                return Err(self.cut_off_error(&announced, "sent a chunk that is malformed"));
             }
             pending = 0;
             if body.is_done() {
-                shrink(self.buffer);
+                shrink_buffer(self.buffer);
                 return Ok(ResponseEnd::Whole { keep_alive });
             }
             reserve_for_next(self.buffer, received);
@@ -384,9 +384,9 @@ impl ResponseCopy<'_> {
                     unframed.into_iter().for_each(UnframedAnswer::complete);
                     return Ok(ResponseEnd::Whole { keep_alive: false });
                 }
-                Ok(0) => return Err(self.cut_off(&announced, "closed the connection")),
+                Ok(0) => return Err(self.cut_off_error(&announced, "closed the connection")),
                 Err(error) => {
-                    return Err(self.cut_off(&announced, &format!("broke off ({error})")));
+                    return Err(self.cut_off_error(&announced, &format!("broke off ({error})")));
                 }
             }
         }
@@ -394,7 +394,7 @@ impl ResponseCopy<'_> {
 
     /// Follows the body through the buffer; says how many bytes of it there are, none when its
     /// framing is broken.
-    fn take(&mut self, body: &mut Body, start: usize) -> Option<usize> {
+    fn follow_body(&mut self, body: &mut Body, start: usize) -> Option<usize> {
         let recording = self.recording;
         let bytes = self.buffer.get(start..).unwrap_or_default();
         let record = |data: &[u8]| {
@@ -411,27 +411,27 @@ impl ResponseCopy<'_> {
     }
 
     /// What the local service did in the middle of the body.
-    fn cut_off(&self, announced: &Body, deed: &str) -> RelayError {
+    fn cut_off_error(&self, announced: &Body, deed: &str) -> RelayError {
         let received = self.recording.map_or(0, Recording::response_length);
         RelayError::Broken(format!(
             "the local service {deed} after {}",
-            progress(announced, received)
+            describe_progress(announced, received)
         ))
     }
 
-    async fn flush(&mut self, count: usize) -> Result<(), RelayError> {
+    async fn flush_bytes(&mut self, count: usize) -> Result<(), RelayError> {
         let bytes = self.buffer.get(..count).unwrap_or_default();
-        self.write.write_all(bytes).await.map_err(gone)?;
+        self.write.write_all(bytes).await.map_err(visitor_left_error)?;
         self.buffer.advance(count);
-        self.write.flush().await.map_err(gone)
+        self.write.flush().await.map_err(visitor_left_error)
     }
 
     /// The head with a `Location` that works for the visitor, where ours does not.
-    fn redirected(&self, length: usize) -> Option<Vec<u8>> {
+    fn rewrite_redirect(&self, length: usize) -> Option<Vec<u8>> {
         let public = self.head.host.as_deref()?;
         let local = self.front.local_host()?;
         let head = self.buffer.get(..length)?;
-        rewrite::response(head, &local, public, self.front.scheme)
+        rewrite::rewrite_response_head(head, &local, public, self.front.scheme)
     }
 }
 
@@ -443,14 +443,14 @@ fn reserve_for_next(buffer: &mut BytesMut, received: usize) {
 }
 
 /// Gives a large buffer back, so that a connection that waits holds little.
-fn shrink(buffer: &mut BytesMut) {
+fn shrink_buffer(buffer: &mut BytesMut) {
     if buffer.is_empty() && buffer.capacity() > BUFFER_BYTES {
         *buffer = BytesMut::with_capacity(BUFFER_BYTES);
     }
 }
 
 /// How much came of a body.
-fn progress(announced: &Body, received: u64) -> String {
+fn describe_progress(announced: &Body, received: u64) -> String {
     match announced {
         Body::Length(length) => format!("{received} of {length} bytes"),
         Body::Chunks(_) => format!("{received} bytes of a body in chunks"),
@@ -458,11 +458,11 @@ fn progress(announced: &Body, received: u64) -> String {
     }
 }
 
-fn gone(_: io::Error) -> RelayError {
+fn visitor_left_error(_: io::Error) -> RelayError {
     RelayError::Broken(VISITOR_LEFT.to_owned())
 }
 
-fn unanswered(problem: &str) -> RelayError {
+fn unanswered_error(problem: &str) -> RelayError {
     RelayError::Unanswered(format!("The local service sent no usable response: {problem}."))
 }
 
@@ -529,7 +529,7 @@ mod tests {
             sent: &sent,
         };
 
-        assert!(copy.send(b"head ").await.is_ok_and(|unsent| unsent.is_none()));
+        assert!(copy.send_request(b"head ").await.is_ok_and(|unsent| unsent.is_none()));
 
         let writes = writes.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         assert_eq!(writes, [b"head hel".to_vec(), b"lo".to_vec()]);

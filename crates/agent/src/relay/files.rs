@@ -23,7 +23,7 @@ use super::{head, page};
 const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Answers the requests of one connection from the files below a folder.
-pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
+pub(super) async fn serve_files(folder: PathBuf, mut connection: DuplexStream) {
     let mut buffer = BytesMut::new();
     loop {
         let (request, head) = match head::take_request(&mut buffer) {
@@ -38,14 +38,14 @@ pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
             }
         };
         let is_read = request.is_head || is_get(&head);
-        if !skip(request.body.clone(), &mut buffer, &mut connection).await {
+        if !skip_body(request.body.clone(), &mut buffer, &mut connection).await {
             return;
         }
         let path = request.target.split('?').next().unwrap_or_default();
         let answered = if is_read {
-            answer(&folder, path, &head, &mut connection).await
+            send_response(&folder, path, &head, &mut connection).await
         } else {
-            refuse(405, &mut connection).await
+            send_error(405, &mut connection).await
         };
         if answered.is_err() || !request.keep_alive {
             return;
@@ -54,7 +54,7 @@ pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
 }
 
 /// Reads past the body of a request; false when it does not come to its end.
-async fn skip(mut body: Body, buffer: &mut BytesMut, connection: &mut DuplexStream) -> bool {
+async fn skip_body(mut body: Body, buffer: &mut BytesMut, connection: &mut DuplexStream) -> bool {
     loop {
         let Ok(taken) = body.take(buffer, |_| {}) else { return false };
         buffer.advance(taken);
@@ -67,14 +67,14 @@ async fn skip(mut body: Body, buffer: &mut BytesMut, connection: &mut DuplexStre
     }
 }
 
-async fn answer(
+async fn send_response(
     folder: &Path,
     path: &str,
     head: &[u8],
     connection: &mut DuplexStream,
 ) -> io::Result<()> {
-    let Some(place) = resolve(folder, path) else {
-        return refuse(404, connection).await;
+    let Some(place) = resolve_path(folder, path) else {
+        return send_error(404, connection).await;
     };
     let is_folder = tokio::fs::metadata(&place).await.is_ok_and(|it| it.is_dir());
     if !is_folder {
@@ -82,26 +82,29 @@ async fn answer(
     }
     if !path.ends_with('/') {
         let mut answer = Vec::new();
-        let mut redirect = HeadWriter::response(301, &mut answer);
-        redirect.display("Location", format_args!("{path}/")).field("Content-Length", "0").end();
+        let mut redirect = HeadWriter::begin_response(301, &mut answer);
+        redirect
+            .display_field("Location", format_args!("{path}/"))
+            .field("Content-Length", "0")
+            .end();
         return connection.write_all(&answer).await;
     }
     let index = place.join("index.html");
     if tokio::fs::metadata(&index).await.is_ok_and(|it| !it.is_dir()) {
         return send_file(&index, head, connection).await;
     }
-    let listing = list(&place, path).await?;
+    let listing = list_folder(&place, path).await?;
     let mut answer = Vec::new();
-    HeadWriter::response(200, &mut answer)
+    HeadWriter::begin_response(200, &mut answer)
         .field("Content-Type", "text/html; charset=utf-8")
-        .display("Content-Length", listing.len())
+        .display_field("Content-Length", listing.len())
         .end();
     connection.write_all(&answer).await?;
     if is_get(head) { connection.write_all(listing.as_bytes()).await } else { Ok(()) }
 }
 
 /// The place below the folder that a path names; none for paths that would leave it.
-fn resolve(folder: &Path, path: &str) -> Option<PathBuf> {
+fn resolve_path(folder: &Path, path: &str) -> Option<PathBuf> {
     let decoded = percent_decode_str(path.strip_prefix('/')?).decode_utf8().ok()?;
     if decoded.contains(['\0', '\\']) {
         return None;
@@ -125,7 +128,7 @@ enum OpenError {
 }
 
 /// Opens a file, and says which it is; never waits for what is no file.
-async fn open(place: &Path) -> Result<(File, FileVersion), OpenError> {
+async fn open_file(place: &Path) -> Result<(File, FileVersion), OpenError> {
     // To open a pipe waits for somebody to write to it, and to open a device may do anything.
     let metadata = tokio::fs::metadata(place).await.map_err(|_| OpenError::Failed)?;
     if !metadata.is_file() {
@@ -146,13 +149,13 @@ async fn open(place: &Path) -> Result<(File, FileVersion), OpenError> {
 }
 
 async fn send_file(place: &Path, head: &[u8], connection: &mut DuplexStream) -> io::Result<()> {
-    let (mut file, version) = match open(place).await {
+    let (mut file, version) = match open_file(place).await {
         Ok(opened) => opened,
-        Err(OpenError::NoFile) => return refuse(403, connection).await,
-        Err(OpenError::Failed) => return refuse(404, connection).await,
+        Err(OpenError::NoFile) => return send_error(403, connection).await,
+        Err(OpenError::Failed) => return send_error(404, connection).await,
     };
     let length = version.length;
-    let (status, range, part) = match version.select(head, is_get(head)) {
+    let (status, range, part) = match version.evaluate_conditions(head, is_get(head)) {
         FileSelection::Whole => (200, None, 0..length),
         FileSelection::Part(part) => {
             let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
@@ -162,15 +165,15 @@ async fn send_file(place: &Path, head: &[u8], connection: &mut DuplexStream) -> 
         FileSelection::OtherVersion => (412, None, 0..0),
         FileSelection::NotModified => {
             let mut answer = Vec::new();
-            version.write(&mut HeadWriter::response(304, &mut answer)).end();
+            version.write_headers(&mut HeadWriter::begin_response(304, &mut answer)).end();
             return connection.write_all(&answer).await;
         }
     };
     let rest = part.end - part.start;
     let mut answer = Vec::new();
-    let mut writer = HeadWriter::response(status, &mut answer);
-    writer.field("Content-Type", media_type(place)).display("Content-Length", rest);
-    version.write(writer.field("Accept-Ranges", "bytes"));
+    let mut writer = HeadWriter::begin_response(status, &mut answer);
+    writer.field("Content-Type", media_type(place)).display_field("Content-Length", rest);
+    version.write_headers(writer.field("Accept-Ranges", "bytes"));
     if let Some(range) = range {
         writer.field("Content-Range", range);
     }
@@ -191,13 +194,13 @@ fn is_get(head: &[u8]) -> bool {
     head.starts_with(b"GET ")
 }
 
-async fn refuse(status: u16, connection: &mut DuplexStream) -> io::Result<()> {
+async fn send_error(status: u16, connection: &mut DuplexStream) -> io::Result<()> {
     let mut answer = Vec::new();
-    HeadWriter::response(status, &mut answer).field("Content-Length", "0").end();
+    HeadWriter::begin_response(status, &mut answer).field("Content-Length", "0").end();
     connection.write_all(&answer).await
 }
 
-async fn list(folder: &Path, path: &str) -> io::Result<String> {
+async fn list_folder(folder: &Path, path: &str) -> io::Result<String> {
     let mut names = Vec::new();
     let mut entries = tokio::fs::read_dir(folder).await?;
     while let Some(entry) = entries.next_entry().await? {
@@ -205,7 +208,7 @@ async fn list(folder: &Path, path: &str) -> io::Result<String> {
         names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
     }
     names.sort_unstable();
-    let title = page::escape(path);
+    let title = page::escape_html(path);
     let mut listing = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
          <h1>{title}</h1>\n<ul>\n"
@@ -215,7 +218,8 @@ async fn list(folder: &Path, path: &str) -> io::Result<String> {
         let slash = &name[bare.len()..];
         let link = utf8_percent_encode(bare, PATH_CHARS);
         // Writing to a string cannot fail.
-        let _ = writeln!(listing, "<li><a href=\"./{link}{slash}\">{}</a>", page::escape(&name));
+        let _ =
+            writeln!(listing, "<li><a href=\"./{link}{slash}\">{}</a>", page::escape_html(&name));
     }
     listing.push_str("</ul>\n");
     Ok(listing)

@@ -3,8 +3,8 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use ginnel_http1::{
-    self as http1, Body, ConnectionOptions, HeadError, HeadField, RequestHead, elements,
-    is_proper_upgrade,
+    self as http1, Body, ConnectionOptions, HeadError, HeadField, RequestHead, is_proper_upgrade,
+    list_elements,
 };
 use ginnel_mux::protocol::rules_header;
 
@@ -63,22 +63,22 @@ pub(super) fn take_request_as<T>(
     };
     let skipped = buffer.len() - bytes.len();
     let taken = http1::read_request(bytes, |head| {
-        Ok::<_, HeadError>((request(head)?, read(head), head.bytes.len()))
+        Ok::<_, HeadError>((to_relay_request(head)?, read(head), head.bytes.len()))
     })?;
     let Some((request, read, length)) = taken.transpose()? else { return Ok(None) };
     buffer.advance(skipped);
     Ok(Some((request, read, buffer.split_to(length).freeze())))
 }
 
-fn request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
-    let fields = HeadFields::read(head.fields)?;
+fn to_relay_request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
+    let fields = HeadFields::from_headers(head.fields)?;
     let is_idempotent =
         matches!(head.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
     Ok(RelayRequest {
         is_head: head.method == "HEAD",
         is_idempotent,
         body: head.body.clone(),
-        keep_alive: fields.options.persists(head.is_http_1_1),
+        keep_alive: fields.options.is_persistent(head.is_http_1_1),
         upgrade: fields.options.upgrade,
         is_websocket: fields.options.upgrade && fields.websocket,
         target: head.target.to_owned(),
@@ -89,10 +89,13 @@ fn request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
 }
 
 /// Reads the head of an answer to a request; none while it is incomplete.
-pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<RelayResponse>, HeadError> {
+pub(super) fn read_response_head(
+    bytes: &[u8],
+    to_head: bool,
+) -> Result<Option<RelayResponse>, HeadError> {
     http1::read_response(bytes, to_head, |head| {
-        let fields = HeadFields::read(head.fields)?;
-        let keep_alive = fields.options.persists(head.is_http_1_1);
+        let fields = HeadFields::from_headers(head.fields)?;
+        let keep_alive = fields.options.is_persistent(head.is_http_1_1);
         Ok(RelayResponse {
             length: head.bytes.len(),
             status: head.status,
@@ -115,7 +118,7 @@ struct HeadFields {
 }
 
 impl HeadFields {
-    fn read(headers: &[HeadField<'_>]) -> Result<Self, HeadError> {
+    fn from_headers(headers: &[HeadField<'_>]) -> Result<Self, HeadError> {
         let mut fields = Self::default();
         let (mut upgrades, mut hosts) = (false, 0);
         for header in headers {
@@ -125,7 +128,7 @@ impl HeadFields {
                     fields.host = Some(header.value.to_vec());
                 }
                 7 if header.name.eq_ignore_ascii_case("upgrade") => {
-                    for protocol in elements(header.value) {
+                    for protocol in list_elements(header.value) {
                         let is_proper = is_proper_upgrade(protocol);
                         upgrades |= is_proper;
                         fields.has_improper_upgrade |= !is_proper;
@@ -133,7 +136,7 @@ impl HeadFields {
                     }
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
-                    fields.options.read(header.value);
+                    fields.options.read_value(header.value);
                 }
                 rules_header::NAME_BYTES => fields.may_name_rules = true,
                 _ => {}
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_length_lasts_until_the_close() {
-        let head = response(b"HTTP/1.1 200 OK\r\n\r\n", false).unwrap().unwrap();
+        let head = read_response_head(b"HTTP/1.1 200 OK\r\n\r\n", false).unwrap().unwrap();
 
         assert_eq!((head.body, head.keep_alive), (Body::UntilClose, false));
     }

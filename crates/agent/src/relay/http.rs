@@ -74,7 +74,7 @@ impl HttpForwarder {
     pub(super) fn local_host(&self) -> Option<Cow<'_, str>> {
         match &self.host_header {
             HostHeader::Preserve => None,
-            HostHeader::Rewrite => Some(self.upstream.address().authority().into()),
+            HostHeader::Rewrite => Some(self.upstream.address().host_header().into()),
             HostHeader::Value(value) => Some(value.into()),
         }
     }
@@ -83,7 +83,7 @@ impl HttpForwarder {
 /// Serves the requests of one connection until it ends.
 ///
 /// `source` is where they come from, and `activity` learns whether there is one.
-pub async fn serve(
+pub async fn serve_connection(
     front: &HttpForwarder,
     visitor: (BoxReader, BoxWriter),
     source: CaptureSource,
@@ -116,7 +116,7 @@ pub async fn serve(
 /// `opened` hears the identifier of the record, where the tunnel is inspected, and `activity` knows when that
 /// ends. `status` is that of the response as soon as it has begun, also where this is dropped before its end;
 /// 0 until then.
-pub async fn once(
+pub async fn serve_replay(
     front: &HttpForwarder,
     request: Vec<u8>,
     source: Arc<CaptureSource>,
@@ -172,36 +172,36 @@ pub(super) struct Visit<'a> {
 impl Visit<'_> {
     /// Serves one request; says whether another may follow.
     async fn serve_one(&mut self) -> bool {
-        self.activity.end();
+        self.activity.end_turn();
         let (head, bytes) = match self.next_head().await {
             Ok(Some(taken)) => taken,
             Ok(None) => return false,
             Err(error) => {
-                self.refuse(error, None).await;
+                self.reject_request(error, None).await;
                 return false;
             }
         };
-        self.activity.begin();
+        self.activity.begin_turn();
         self.status.store(0, Ordering::Relaxed);
         let started = Instant::now();
         self.front.metrics.request_started(started);
         let (bytes, rules) = self.without_rules(&head, bytes);
-        let bytes = self.rewritten(&head, bytes);
-        let recording = self.record(&head, &bytes);
+        let bytes = self.rewrite_host(&head, bytes);
+        let recording = self.start_recording(&head, &bytes);
         if let Some(recording) = recording.as_ref().filter(|_| !rules.is_empty()) {
-            recording.rules(rules);
+            recording.set_rules(rules);
         }
         if let (Some(recording), Some(opened)) = (&recording, self.opened.take()) {
             let sent = opened.send(recording.record().id.clone());
             ignore(sent, "whoever sent the request may not wait for it any more");
         }
         let interception = match self.front.interceptors.is_on() {
-            true => Box::pin(self.intercept(head, bytes, recording.as_ref())).await,
+            true => Box::pin(self.intercept_request(head, bytes, recording.as_ref())).await,
             false => Interception::Forward(head, bytes),
         };
         let again = match interception {
             Interception::Forward(head, bytes) => {
-                self.forward(&head, &bytes, recording.as_ref()).await
+                self.forward_request(&head, &bytes, recording.as_ref()).await
             }
             Interception::Answered { keep_alive } => keep_alive,
         };
@@ -216,8 +216,8 @@ impl Visit<'_> {
             self.log_request(recording, ended.duration_since(started));
         }
         let status = self.status.load(Ordering::Relaxed);
-        self.front.responses.count(status);
-        let [received, sent] = recording.map_or([0, 0], Recording::lengths);
+        self.front.responses.count_status(status);
+        let [received, sent] = recording.map_or([0, 0], Recording::body_lengths);
         self.front.metrics.exchange_ended(&EndedExchange {
             started,
             took: (status != 101).then(|| ended.duration_since(started)),
@@ -233,8 +233,9 @@ impl Visit<'_> {
     /// Tells that a request has ended.
     fn log_request(&self, recording: Option<&Recording>, duration: Duration) {
         let record = recording.map(|recording| recording.record());
-        let status = record
-            .and_then(|it| it.exchange().response.as_ref()?.start_line()[1].parse::<u64>().ok());
+        let status = record.and_then(|it| {
+            it.lock_exchange().response.as_ref()?.start_line()[1].parse::<u64>().ok()
+        });
         tracing::debug!(
             request_id = record.map(|record| record.id.as_str()),
             tunnel = self.front.tunnel_name,
@@ -263,7 +264,7 @@ impl Visit<'_> {
                     _ => return Ok(None),
                 },
                 // Whatever a local service sends unasked, its connection is of no more use.
-                () = local.speak_up() => self.local = None,
+                () = local.watch_idle() => self.local = None,
             }
         }
     }
@@ -271,21 +272,21 @@ impl Visit<'_> {
     /// The head as visitors and policies made it, and the rules that acted on it.
     fn without_rules(&self, head: &RelayRequest, bytes: Bytes) -> (Bytes, Vec<PolicyRule>) {
         match self.front.rules_header.as_ref().filter(|_| head.may_name_rules) {
-            Some(name) => rules::take(&bytes, name.as_str()),
+            Some(name) => rules::take_rules(&bytes, name.as_str()),
             None => (bytes, Vec::new()),
         }
     }
 
-    fn rewritten(&self, head: &RelayRequest, bytes: Bytes) -> Bytes {
+    fn rewrite_host(&self, head: &RelayRequest, bytes: Bytes) -> Bytes {
         match self.front.local_host() {
             None => bytes,
-            Some(host) => rewrite::request(&bytes, head.host.as_deref(), &host).into(),
+            Some(host) => rewrite::rewrite_request_head(&bytes, head.host.as_deref(), &host).into(),
         }
     }
 
-    fn record(&self, head: &RelayRequest, bytes: &[u8]) -> Option<Recording> {
+    fn start_recording(&self, head: &RelayRequest, bytes: &[u8]) -> Option<Recording> {
         let captures = self.front.captures.as_ref()?;
-        Some(captures.open(NewCapture {
+        Some(captures.start_recording(NewCapture {
             tunnel_name: &self.front.tunnel_name,
             source: self.source.clone(),
             head: bytes,
@@ -294,7 +295,7 @@ impl Visit<'_> {
     }
 
     /// Sends the request on and the answer back; says whether another request may follow.
-    async fn forward(
+    async fn forward_request(
         &mut self,
         head: &RelayRequest,
         bytes: &[u8],
@@ -357,9 +358,9 @@ impl Visit<'_> {
                 mark_connection(recording, began, None);
                 let tunnel = self.front.tunnel_name.as_str();
                 tracing::debug!(tunnel, err = %error, "cannot connect to the local service");
-                let reason = self.unreachable(&error);
-                self.keep_body(head, recording).await;
-                self.answer_for_local(&reason, recording).await;
+                let reason = self.describe_unreachable(&error);
+                self.capture_unsent_body(head, recording).await;
+                self.send_bad_gateway(&reason, recording).await;
                 None
             }
         }
@@ -371,13 +372,13 @@ impl Visit<'_> {
         match error {
             RelayError::Unanswered(reason) => {
                 tracing::debug!(tunnel, err = reason, "the local service did not answer");
-                self.answer_for_local(&reason, recording).await;
+                self.send_bad_gateway(&reason, recording).await;
             }
-            RelayError::Malformed(error) => self.refuse(error.into(), recording).await,
+            RelayError::Malformed(error) => self.reject_request(error.into(), recording).await,
             RelayError::Broken(error) => {
                 tracing::debug!(tunnel, err = %error, "a request broke off");
                 if let Some(recording) = recording {
-                    recording.fail(&error);
+                    recording.mark_failed(&error);
                 }
             }
         }
@@ -390,7 +391,7 @@ impl Visit<'_> {
     }
 
     /// Records the body that nobody takes, so that the request can be replayed when somebody does.
-    async fn keep_body(&mut self, head: &RelayRequest, recording: Option<&Recording>) {
+    async fn capture_unsent_body(&mut self, head: &RelayRequest, recording: Option<&Recording>) {
         let Some(recording) = recording else { return };
         let reading = self.read_body(&head.body, Some(recording), |_| {});
         let read = tokio::time::timeout(BODY_CAPTURE_TIMEOUT, reading).await;
@@ -428,30 +429,31 @@ impl Visit<'_> {
         Ok(true)
     }
 
-    fn unreachable(&self, error: &std::io::Error) -> String {
+    fn describe_unreachable(&self, error: &std::io::Error) -> String {
         let address = self.front.upstream.address().to_string();
         format!("The agent could not connect to the local service at {address}: {error}.")
     }
 
     /// Says that the local service gave no answer, and why.
-    async fn answer_for_local(&mut self, reason: &str, recording: Option<&Recording>) {
+    async fn send_bad_gateway(&mut self, reason: &str, recording: Option<&Recording>) {
         let title = "The local service did not respond";
         self.status.store(502, Ordering::Relaxed);
-        let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
+        let answer = page::problem_page(502, "ERR_NGROK_8012", title, reason);
         if let Some(recording) = recording {
-            recording.answered_by_agent(&answer, reason);
+            recording.record_agent_response(&answer, reason);
         }
         // The visitor may be gone as well.
         or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the response");
     }
 
-    pub(super) async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
+    pub(super) async fn reject_request(&mut self, error: HeadError, recording: Option<&Recording>) {
         let status =
             if matches!(error, HeadError::TooLong | HeadError::TooMany) { 431 } else { 400 };
         self.status.store(status, Ordering::Relaxed);
-        let answer = page::problem(status, "", "The request was refused", &format!("{error}."));
+        let answer =
+            page::problem_page(status, "", "The request was refused", &format!("{error}."));
         if let Some(recording) = recording {
-            recording.answered_by_agent(&answer, &error.to_string());
+            recording.record_agent_response(&answer, &error.to_string());
         }
         or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the response");
     }
@@ -470,23 +472,29 @@ impl Visit<'_> {
         let early = io::Cursor::new(std::mem::take(&mut local.buffer));
         let mut answers: BoxReader = Box::pin(AsyncReadExt::chain(early, local.read));
         if is_websocket {
-            answers = Box::pin(GoingAway::new(answers, self.activity.shutdown()));
+            answers = Box::pin(GoingAway::new(answers, self.activity.wait_for_shutdown()));
         }
         let (activity, reset) = (self.activity, &local.reset);
         let copied = match recorded {
             None => {
                 let visitor = (&mut self.read, &mut self.write);
-                super::copy(visitor, activity, (&mut answers, &mut local.write), reset).await
+                super::copy_bidirectional(
+                    visitor,
+                    activity,
+                    (&mut answers, &mut local.write),
+                    reset,
+                )
+                .await
             }
             Some(recording) => {
                 recording.begin_socket();
                 let mut asking = RecordedSocket::new(&mut self.read, StreamSide::Client, recording);
-                asking.follow(&early_messages.unwrap_or_default());
+                asking.follow_bytes(&early_messages.unwrap_or_default());
                 let mut answering =
                     RecordedSocket::new(&mut answers, StreamSide::Server, recording);
                 let (visitor, local) =
                     ((&mut asking, &mut self.write), (&mut answering, &mut local.write));
-                Box::pin(super::copy(visitor, activity, local, reset)).await
+                Box::pin(super::copy_bidirectional(visitor, activity, local, reset)).await
             }
         };
         // Either side may end it whenever it likes.
@@ -501,6 +509,6 @@ fn mark_connection(
     connected: Option<Instant>,
 ) {
     if let (Some(recording), Some(began)) = (recording, began) {
-        recording.connect(began, connected);
+        recording.mark_connected(began, connected);
     }
 }

@@ -46,27 +46,27 @@ const GONE: Interception = Interception::Answered { keep_alive: false };
 
 impl Visit<'_> {
     /// Has the first mock or hold that matches act on a request.
-    pub(super) async fn intercept(
+    pub(super) async fn intercept_request(
         &mut self,
         head: RelayRequest,
         bytes: Bytes,
         recording: Option<&Recording>,
     ) -> Interception {
         let interceptors = &self.front.interceptors;
-        let view = view(&self.front.tunnel_name, &head, &bytes);
-        if let Some(mock) = interceptors.mock(&view) {
-            return self.respond(&mock, &head, &bytes, recording).await;
+        let view = request_view(&self.front.tunnel_name, &head, &bytes);
+        if let Some(mock) = interceptors.match_mock(&view) {
+            return self.respond_with_mock(&mock, &head, &bytes, recording).await;
         }
         // What nobody sees waits for nobody.
         let Some(recording) = recording else { return Interception::Forward(head, bytes) };
-        match interceptors.hold(&view) {
-            Some(ticket) => self.wait(ticket, head, bytes, recording).await,
+        match interceptors.match_hold(&view) {
+            Some(ticket) => self.hold_request(ticket, head, bytes, recording).await,
             None => Interception::Forward(head, bytes),
         }
     }
 
     /// Responds as a mock says.
-    async fn respond(
+    async fn respond_with_mock(
         &mut self,
         mock: &InterceptRule<MockResponse>,
         head: &RelayRequest,
@@ -74,9 +74,9 @@ impl Visit<'_> {
         recording: Option<&Recording>,
     ) -> Interception {
         if let Some(recording) = recording {
-            recording.mock(&mock.id);
+            recording.set_mock(&mock.id);
         }
-        self.ask_for_body(&head.body, bytes).await;
+        self.send_continue(&head.body, bytes).await;
         let mut body = Vec::new();
         let keep = |data: &[u8]| {
             let room = MAX_BODY_BYTES - body.len();
@@ -84,27 +84,29 @@ impl Visit<'_> {
         };
         match self.read_body(&head.body, recording, keep).await {
             Ok(true) => {}
-            Ok(false) => return left(recording),
+            Ok(false) => return visitor_left(recording),
             Err(error) => {
-                self.refuse(error.into(), recording).await;
+                self.reject_request(error.into(), recording).await;
                 return GONE;
             }
         }
         let delay = mock.action.delay();
         if !delay.is_zero() && self.while_present(tokio::time::sleep(delay)).await.is_none() {
-            return left(recording);
+            return visitor_left(recording);
         }
         let id = recording.map_or("", |recording| &recording.record().id);
-        let request = view(&self.front.tunnel_name, head, bytes);
-        let made = mock.action.make(&TemplateValues { request, body: &body, id }, head.is_head);
+        let request = request_view(&self.front.tunnel_name, head, bytes);
+        let made =
+            mock.action.build_response(&TemplateValues { request, body: &body, id }, head.is_head);
         let half = made.body.len() / 2;
         let sent = match mock.action.fault() {
             None => &made.body,
             Some(MockFault::Truncate) if half > 0 => &made.body[..half],
             Some(_) => {
-                let fail = |recording: &Recording| recording.fail("the mock reset the connection");
+                let fail =
+                    |recording: &Recording| recording.mark_failed("the mock reset the connection");
                 recording.into_iter().for_each(fail);
-                self.activity.reset();
+                self.activity.reset_stream();
                 return GONE;
             }
         };
@@ -125,8 +127,8 @@ impl Visit<'_> {
             recording.response_head(&made.head, &Body::NONE);
             recording.response_body(sent);
             match is_whole {
-                true => recording.complete(),
-                false => recording.fail("the mock truncated the response"),
+                true => recording.mark_complete(),
+                false => recording.mark_failed("the mock truncated the response"),
             }
         }
         let written = self.write.write_all(&[&made.head, sent].concat()).await;
@@ -134,24 +136,24 @@ impl Visit<'_> {
     }
 
     /// Has a request wait until somebody decides, its time is over, or the tunnel ends.
-    async fn wait(
+    async fn hold_request(
         &mut self,
         mut ticket: HoldTicket,
         head: RelayRequest,
         bytes: Bytes,
         recording: &Recording,
     ) -> Interception {
-        let deadline = Instant::now() + ticket.time();
-        recording.hold(ticket.hold_id());
-        self.ask_for_body(&head.body, &bytes).await;
+        let deadline = Instant::now() + ticket.max_wait();
+        recording.begin_hold(ticket.hold_id());
+        self.send_continue(&head.body, &bytes).await;
         let until = deadline.min(Instant::now() + BODY_TIMEOUT);
         let mut body = WaitingBody::default();
         let is_whole = tokio::select! {
             biased;
             // Its hold went before anybody saw the request.
-            _ = ticket.decided() => {
+            _ = ticket.wait_for_decision() => {
                 recording.end_hold();
-                recording.resume(&bytes, &head.body);
+                recording.resume_request(&bytes, &head.body);
                 return Interception::Forward(head, bytes);
             }
             is_whole = tokio::time::timeout_at(until, self.read_waiting(&head.body, &mut body)) => {
@@ -160,44 +162,46 @@ impl Visit<'_> {
         };
         let is_whole = or_debug!(is_whole, "the body of a held request did not arrive in time");
         let length = body.length;
-        let request = message(&head, &bytes, body, is_whole == Some(true));
-        recording.held_request(&request);
-        ticket.show(recording.record().clone(), request);
-        let decision = self.decision(&mut ticket, deadline).await;
+        let request = captured_message(&head, &bytes, body, is_whole == Some(true));
+        recording.record_held_request(&request);
+        ticket.publish_request(recording.record().clone(), request);
+        let decision = self.wait_for_decision(&mut ticket, deadline).await;
         recording.end_hold();
         match decision {
             Some(HoldDecision::Release) => {
-                recording.resume(&bytes, &head.body);
+                recording.resume_request(&bytes, &head.body);
                 Interception::Forward(head, bytes)
             }
-            Some(HoldDecision::Change(raw)) => self.change(&head, &raw, length, recording).await,
-            Some(HoldDecision::Refuse(status, text)) => {
-                self.turn_away(status, &text, recording).await
+            Some(HoldDecision::Change(raw)) => {
+                self.replace_request(&head, &raw, length, recording).await
             }
-            None => left(Some(recording)),
+            Some(HoldDecision::Refuse(status, text)) => {
+                self.reject_held(status, &text, recording).await
+            }
+            None => visitor_left(Some(recording)),
         }
     }
 
     /// How the wait of a request ends; none where the visitor leaves.
-    async fn decision(
+    async fn wait_for_decision(
         &mut self,
         ticket: &mut HoldTicket,
         deadline: Instant,
     ) -> Option<HoldDecision> {
-        let shutdown = self.activity.shutdown();
+        let shutdown = self.activity.wait_for_shutdown();
         let waited = self.while_present(async {
             tokio::select! {
-                decision = ticket.decided() => Some(decision),
+                decision = ticket.wait_for_decision() => Some(decision),
                 () = tokio::time::sleep_until(deadline) => None,
                 () = shutdown => None,
             }
         });
         let waited = waited.await?;
-        Some(waited.unwrap_or_else(|| ticket.give_up()))
+        Some(waited.unwrap_or_else(|| ticket.abandon_wait()))
     }
 
     /// Puts another request in place of one that waited, whose body takes so many bytes in the buffer.
-    async fn change(
+    async fn replace_request(
         &mut self,
         head: &RelayRequest,
         raw: &[u8],
@@ -219,27 +223,32 @@ impl Visit<'_> {
             // It was made by us, and is checked all the same.
             Ok(None) => GONE,
             Err(error) => {
-                self.refuse(error, Some(recording)).await;
+                self.reject_request(error, Some(recording)).await;
                 GONE
             }
         }
     }
 
-    async fn turn_away(&mut self, status: u16, text: &str, recording: &Recording) -> Interception {
+    async fn reject_held(
+        &mut self,
+        status: u16,
+        text: &str,
+        recording: &Recording,
+    ) -> Interception {
         const REASON: &str = "The request was refused while it was held.";
         self.status.store(status, Ordering::Relaxed);
         let mut response = Vec::new();
         if text.is_empty() {
-            response = page::problem(status, "", "The request was refused", REASON);
+            response = page::problem_page(status, "", "The request was refused", REASON);
         } else {
-            HeadWriter::response(status, &mut response)
+            HeadWriter::begin_response(status, &mut response)
                 .field("Content-Type", "text/plain; charset=utf-8")
-                .display("Content-Length", text.len())
+                .display_field("Content-Length", text.len())
                 .field("Connection", "close")
                 .end();
             response.extend_from_slice(text.as_bytes());
         }
-        recording.answered_by_agent(&response, REASON);
+        recording.record_agent_response(&response, REASON);
         or_debug!(
             self.write.write_all(&response).await,
             "the visitor has gone before the response"
@@ -248,8 +257,8 @@ impl Visit<'_> {
     }
 
     /// Tells a visitor who waits for that to send the body.
-    async fn ask_for_body(&mut self, body: &Body, head: &[u8]) {
-        let mut fields = ginnel_http1::fields_in(ginnel_http1::behind_first_line(head));
+    async fn send_continue(&mut self, body: &Body, head: &[u8]) {
+        let mut fields = ginnel_http1::fields_in(ginnel_http1::after_first_line(head));
         let expects = |(name, value): (&[u8], &[u8])| {
             name.eq_ignore_ascii_case(b"expect") && value.eq_ignore_ascii_case(b"100-continue")
         };
@@ -299,13 +308,17 @@ impl Visit<'_> {
 }
 
 /// What rules see of a request.
-fn view<'a>(tunnel_name: &'a str, head: &'a RelayRequest, bytes: &'a [u8]) -> RequestView<'a> {
+fn request_view<'a>(
+    tunnel_name: &'a str,
+    head: &'a RelayRequest,
+    bytes: &'a [u8],
+) -> RequestView<'a> {
     let host = head.host.as_deref().and_then(|host| std::str::from_utf8(host).ok());
     RequestView { tunnel_name, host: host.unwrap_or_default(), target: &head.target, head: bytes }
 }
 
 /// A request that waits, with what has come of its body.
-fn message(
+fn captured_message(
     head: &RelayRequest,
     bytes: &[u8],
     body: WaitingBody,
@@ -322,9 +335,9 @@ fn message(
 }
 
 /// The end for a visitor who has left.
-fn left(recording: Option<&Recording>) -> Interception {
+fn visitor_left(recording: Option<&Recording>) -> Interception {
     if let Some(recording) = recording {
-        recording.fail(VISITOR_LEFT);
+        recording.mark_failed(VISITOR_LEFT);
     }
     GONE
 }

@@ -25,9 +25,9 @@ mod upstream;
 mod websocket;
 
 pub use activity::Activity;
-pub use copy::copy;
+pub use copy::copy_bidirectional;
 pub use dial::{ForbiddenAddresses, LocalStream};
-pub use http::{HttpForwarder, once, serve};
+pub use http::{HttpForwarder, serve_connection, serve_replay};
 pub use io::{BoxReader, BoxWriter};
 pub use local_reset::LocalReset;
 pub use quick_ack::ResponseWait;

@@ -3,15 +3,16 @@
 use ginnel_http1::HeadWriter;
 
 /// An answer that says why there is no other.
-pub(super) fn problem(status: u16, code: &str, title: &str, reason: &str) -> Vec<u8> {
+pub(super) fn problem_page(status: u16, code: &str, title: &str, reason: &str) -> Vec<u8> {
     let body = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
          <h1>{title}</h1>\n<p>{}</p>\n<p>{code}</p>\n",
-        escape(reason)
+        escape_html(reason)
     );
     let mut answer = Vec::new();
-    let mut head = HeadWriter::response(status, &mut answer);
-    head.field("Content-Type", "text/html; charset=utf-8").display("Content-Length", body.len());
+    let mut head = HeadWriter::begin_response(status, &mut answer);
+    head.field("Content-Type", "text/html; charset=utf-8")
+        .display_field("Content-Length", body.len());
     if !code.is_empty() {
         head.field("Ngrok-Error-Code", code);
     }
@@ -21,7 +22,7 @@ pub(super) fn problem(status: u16, code: &str, title: &str, reason: &str) -> Vec
 }
 
 /// Text as it stands in HTML.
-pub(super) fn escape(text: &str) -> String {
+pub(super) fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

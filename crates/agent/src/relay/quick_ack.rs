@@ -48,7 +48,7 @@ impl QuickAckReader {
         Self { read, response_wait }
     }
 
-    fn acknowledge(&self) {
+    fn enable_quick_ack(&self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             let set = SockRef::from(self.read.as_ref()).set_tcp_quickack(true);
@@ -70,7 +70,7 @@ impl AsyncRead for QuickAckReader {
             WAITING if read.is_ready() => state.store(BEGUN, Ordering::Relaxed),
             BEGUN if read.is_pending() => {
                 state.store(WAITING, Ordering::Relaxed);
-                self.acknowledge();
+                self.enable_quick_ack();
             }
             _ => {}
         }

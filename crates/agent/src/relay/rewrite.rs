@@ -2,7 +2,7 @@
 
 use ginnel_base::address::{Authority, Scheme};
 use ginnel_http1::{
-    FORWARDED_HOST, HTTP2_SETTINGS, HeadWriter, elements, is_proper_upgrade, lines_of,
+    FORWARDED_HOST, HTTP2_SETTINGS, HeadWriter, head_lines, is_proper_upgrade, list_elements,
 };
 
 /// What a local service sees as `Host`.
@@ -30,15 +30,15 @@ impl HostHeader {
 
 /// The head of a request for another host; the visitor's host goes to `X-Forwarded-Host` and, for
 /// services that knew older agents, to `X-Original-Host`.
-pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u8> {
+pub(super) fn rewrite_request_head(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u8> {
     let mut forwarded = false;
     let mut output = Vec::with_capacity(head.len() + 128);
     let mut writer = HeadWriter::resume(&mut output);
-    for line in lines_of(head) {
-        if line.is("host") {
+    for line in head_lines(head) {
+        if line.has_name("host") {
             writer.field("Host", host);
-        } else if !line.is("x-original-host") {
-            forwarded |= line.is(FORWARDED_HOST);
+        } else if !line.has_name("x-original-host") {
+            forwarded |= line.has_name(FORWARDED_HOST);
             writer.lines(line.0);
         }
     }
@@ -55,22 +55,22 @@ pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u
 /// The head of a request without what asks the local service for a protocol that it may not be asked for,
 /// such as `h2c`: on such a connection, requests would pass no rule and no capture.
 pub(super) fn without_improper_upgrades(head: &[u8]) -> Vec<u8> {
-    let protocols = lines_of(head).filter(|line| line.is("upgrade"));
-    let has_proper = protocols.flat_map(|line| elements(line.value())).any(is_proper_upgrade);
+    let protocols = head_lines(head).filter(|line| line.has_name("upgrade"));
+    let has_proper = protocols.flat_map(|line| list_elements(line.value())).any(is_proper_upgrade);
     let mut output = Vec::with_capacity(head.len());
     let mut writer = HeadWriter::resume(&mut output);
-    for line in lines_of(head) {
+    for line in head_lines(head) {
         let stays = |element: &&[u8]| match () {
-            () if line.is("upgrade") => is_proper_upgrade(element),
+            () if line.has_name("upgrade") => is_proper_upgrade(element),
             () if element.eq_ignore_ascii_case(b"upgrade") => has_proper,
             () => !element.eq_ignore_ascii_case(HTTP2_SETTINGS.as_bytes()),
         };
-        if line.is("upgrade") || line.is("connection") {
-            let left: Vec<&[u8]> = elements(line.value()).filter(stays).collect();
+        if line.has_name("upgrade") || line.has_name("connection") {
+            let left: Vec<&[u8]> = list_elements(line.value()).filter(stays).collect();
             if !left.is_empty() {
                 writer.field(line.name(), left.join(&b", "[..]));
             }
-        } else if !line.is(HTTP2_SETTINGS) {
+        } else if !line.has_name(HTTP2_SETTINGS) {
             writer.lines(line.0);
         }
     }
@@ -80,14 +80,19 @@ pub(super) fn without_improper_upgrades(head: &[u8]) -> Vec<u8> {
 
 /// The head of a response whose `Location`, `Content-Location` or `Refresh` names the local host, with the public
 /// one instead. Returns `None` if the head can stay as it is.
-pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) -> Option<Vec<u8>> {
+pub(super) fn rewrite_response_head(
+    head: &[u8],
+    local: &str,
+    public: &[u8],
+    scheme: &str,
+) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut output = Vec::with_capacity(head.len() + 64);
     let mut writer = HeadWriter::resume(&mut output);
-    for line in lines_of(head) {
+    for line in head_lines(head) {
         let map = RedirectMap { local, public, scheme };
-        let field = REDIRECTS.iter().find(|(name, _)| line.is(name));
-        match field.and_then(|(name, find)| Some((name, map.rewrite(line.0, *find)?))) {
+        let field = REDIRECTS.iter().find(|(name, _)| line.has_name(name));
+        match field.and_then(|(name, find)| Some((name, map.rewrite_value(line.0, *find)?))) {
             Some((name, value)) => {
                 writer.field(name, value);
                 changed = true;
@@ -121,7 +126,7 @@ struct RedirectMap<'a> {
 
 impl RedirectMap<'_> {
     /// The value of a field whose URL leads to the local service, with the public address instead.
-    fn rewrite(&self, line: &[u8], find: FindUrl) -> Option<Vec<u8>> {
+    fn rewrite_value(&self, line: &[u8], find: FindUrl) -> Option<Vec<u8>> {
         let value = line.get(line.iter().position(|byte| *byte == b':')? + 1..)?.trim_ascii();
         // Bytes outside ASCII may follow the host, in any encoding.
         let text = value.iter().map(|byte| if byte.is_ascii() { *byte as char } else { '_' });
@@ -137,7 +142,7 @@ impl RedirectMap<'_> {
     fn rest_behind<'u>(&self, url: &'u str) -> Option<&'u str> {
         // Without a scheme, that of the local service is meant, and a local service has only one port.
         let absolute = url.starts_with("//").then(|| format!("http:{url}"));
-        let (authority, rest) = Authority::split(absolute.as_deref().unwrap_or(url)).ok()?;
+        let (authority, rest) = Authority::split_url(absolute.as_deref().unwrap_or(url)).ok()?;
         if !matches!(authority.scheme, Scheme::Http | Scheme::Https) {
             return None;
         }
@@ -178,7 +183,7 @@ mod tests {
     fn another_host_keeps_the_visitors_aside() {
         let head = b"GET / HTTP/1.1\r\nhost: shop.test\r\nA: 1\r\n\r\n";
 
-        let output = request(head, Some(b"shop.test"), "localhost:80");
+        let output = rewrite_request_head(head, Some(b"shop.test"), "localhost:80");
 
         let expected = "GET / HTTP/1.1\r\nHost: localhost:80\r\nA: 1\r\n\
             X-Forwarded-Host: shop.test\r\nX-Original-Host: shop.test\r\n\r\n";
@@ -187,7 +192,7 @@ mod tests {
 
     fn redirected(field: &str, local: &str) -> Option<String> {
         let head = format!("HTTP/1.1 302 Found\r\n{field}\r\n\r\n");
-        let output = response(head.as_bytes(), local, b"shop.test", "https")?;
+        let output = rewrite_response_head(head.as_bytes(), local, b"shop.test", "https")?;
         let output = String::from_utf8(output).unwrap();
         Some(output.lines().nth(1).unwrap().to_owned())
     }

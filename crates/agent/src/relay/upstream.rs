@@ -57,28 +57,28 @@ impl LocalUpstream {
         let kind = match &address {
             UpstreamAddress::Tcp(place) => dialer(DialPlace::Tcp(place.clone()), None),
             UpstreamAddress::Tls(place) => dialer(DialPlace::Tcp(place.clone()), Some(tls)),
-            UpstreamAddress::Unix(path) => dialer(DialPlace::unix(path.clone()), None),
+            UpstreamAddress::Unix(path) => dialer(DialPlace::unix_socket(path.clone()), None),
             UpstreamAddress::Files(folder) => UpstreamKind::Files(folder.clone()),
         };
         Self { address, kind }
     }
 
     /// The same local service; if it is a Unix socket, only below these roots.
-    pub fn below(mut self, roots: Option<UnixSocketRoots>) -> Self {
+    pub fn with_roots(mut self, roots: Option<UnixSocketRoots>) -> Self {
         if let UpstreamKind::PerVisitor(dialer) = &mut self.kind {
-            dialer.place.restrict(roots);
+            dialer.place.restrict_roots(roots);
         }
         self
     }
 
     /// The same local service, spoken to with this protocol.
-    pub fn speaking(self, protocol: AppProtocol) -> Self {
+    pub fn with_protocol(self, protocol: AppProtocol) -> Self {
         match (self.kind, protocol) {
             (UpstreamKind::PerVisitor(mut dialer), AppProtocol::Http2) => {
                 if let Some(tls) = &mut dialer.tls {
                     Arc::make_mut(tls).alpn_protocols = vec![b"h2".to_vec()];
                 }
-                let connection = LocalHttp2Connection::new(dialer, self.address.authority());
+                let connection = LocalHttp2Connection::new(dialer, self.address.host_header());
                 Self { address: self.address, kind: UpstreamKind::Http2(Arc::new(connection)) }
             }
             (kind, _) => Self { address: self.address, kind },
@@ -86,7 +86,7 @@ impl LocalUpstream {
     }
 
     /// The same local service, with bans on reuse that others share.
-    pub fn under(mut self, bans: &ReuseBans) -> Self {
+    pub fn with_bans(mut self, bans: &ReuseBans) -> Self {
         if let UpstreamKind::PerVisitor(dialer) = &mut self.kind {
             dialer.bans = bans.clone();
         }
@@ -126,10 +126,10 @@ impl LocalUpstream {
     pub async fn connect(&self) -> io::Result<LocalStream> {
         match &self.kind {
             UpstreamKind::PerVisitor(dialer) => dialer.dial().await,
-            UpstreamKind::Http2(connection) => http2::connect(connection).await,
+            UpstreamKind::Http2(connection) => http2::connect_translator(connection).await,
             UpstreamKind::Files(folder) => {
                 let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-                tokio::spawn(files::serve(folder.clone(), theirs));
+                tokio::spawn(files::serve_files(folder.clone(), theirs));
                 let (read, write) = tokio::io::split(ours);
                 Ok(LocalStream {
                     read: Box::pin(read),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use flate2::{Decompress, FlushDecompress, Status};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use ginnel_http1::{FrameBoundary, FrameHead, FramePart, behind_first_line, fields_in};
+use ginnel_http1::{FrameBoundary, FrameHead, FramePart, after_first_line, fields_in};
 
 use super::BoxReader;
 use crate::capture::{Recording, SocketMessage, StreamSide};
@@ -35,14 +35,14 @@ pub(super) struct RecordedSocket<'r, R> {
 
 impl<'r, R> RecordedSocket<'r, R> {
     pub fn new(read: R, side: StreamSide, recording: &'r Recording) -> Self {
-        let deflate = recording.with_response_head(|head| DeflateTerms::agreed(head, side));
+        let deflate = recording.with_response_head(|head| DeflateTerms::from_response(head, side));
         Self { read, reader: MessageReader::new(side, deflate.flatten()), recording }
     }
 
     /// Reads what came before.
-    pub fn follow(&mut self, bytes: &[u8]) {
+    pub fn follow_bytes(&mut self, bytes: &[u8]) {
         let recording = self.recording;
-        self.reader.follow(bytes, |message| recording.socket_message(message));
+        self.reader.follow_bytes(bytes, |message| recording.socket_message(message));
     }
 }
 
@@ -57,7 +57,7 @@ impl AsyncRead for RecordedSocket<'_, &mut BoxReader> {
         ready!(this.read.as_mut().poll_read(cx, target))?;
         let came = target.filled().get(before..).unwrap_or_default();
         let recording = this.recording;
-        this.reader.follow(came, |message| recording.socket_message(message));
+        this.reader.follow_bytes(came, |message| recording.socket_message(message));
         Poll::Ready(Ok(()))
     }
 }
@@ -71,8 +71,8 @@ struct DeflateTerms {
 
 impl DeflateTerms {
     /// What the response to the upgrade says; none where nothing is compressed.
-    fn agreed(head: &[u8], side: StreamSide) -> Option<Self> {
-        let mut fields = fields_in(behind_first_line(head));
+    fn from_response(head: &[u8], side: StreamSide) -> Option<Self> {
+        let mut fields = fields_in(after_first_line(head));
         let is_extensions = |name: &[u8]| name.eq_ignore_ascii_case(b"sec-websocket-extensions");
         let (_, value) = fields.find(|(name, _)| is_extensions(name))?;
         let value = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
@@ -125,12 +125,12 @@ impl MessageReader {
     }
 
     /// Follows all of `bytes`; `each` gets the messages that they complete.
-    fn follow(&mut self, mut bytes: &[u8], mut each: impl FnMut(SocketMessage)) {
+    fn follow_bytes(&mut self, mut bytes: &[u8], mut each: impl FnMut(SocketMessage)) {
         while !bytes.is_empty() {
             let (used, part) = self.boundary.follow_part(bytes);
             match part {
-                Some(FramePart::Head(head)) => self.begin(head),
-                Some(FramePart::Payload(payload)) => self.push(payload),
+                Some(FramePart::Head(head)) => self.begin_frame(head),
+                Some(FramePart::Payload(payload)) => self.push_payload(payload),
                 None => {}
             }
             if part.is_some() && self.boundary.is_at_boundary() {
@@ -140,7 +140,7 @@ impl MessageReader {
         }
     }
 
-    fn begin(&mut self, head: FrameHead) {
+    fn begin_frame(&mut self, head: FrameHead) {
         (self.frame, self.read) = (head, 0);
         let opcode = head.first & 0x0f;
         let begun = PartialMessage {
@@ -159,7 +159,7 @@ impl MessageReader {
         }
     }
 
-    fn push(&mut self, payload: &[u8]) {
+    fn push_payload(&mut self, payload: &[u8]) {
         let is_control = self.frame.first & 0x0f >= 8;
         let slot = if is_control { &mut self.control } else { &mut self.message };
         let Some(message) = slot else { return };
@@ -172,9 +172,9 @@ impl MessageReader {
         self.read += payload.len();
         message.size += payload.len() as u64;
         if message.is_compressed {
-            self.inflater.push(&plain, message);
+            self.inflater.inflate_bytes(&plain, message);
         } else {
-            message.keep(&plain);
+            message.append_bytes(&plain);
         }
     }
 
@@ -188,7 +188,7 @@ impl MessageReader {
         };
         let mut message = message?;
         if message.is_compressed {
-            self.inflater.finish(&mut message);
+            self.inflater.finish_message(&mut message);
         }
         let PartialMessage { opcode, size, data, is_compressed, is_cut, .. } = message;
         let (side, at) = (self.side, Duration::ZERO);
@@ -197,7 +197,7 @@ impl MessageReader {
 }
 
 impl PartialMessage {
-    fn keep(&mut self, bytes: &[u8]) {
+    fn append_bytes(&mut self, bytes: &[u8]) {
         let room = MAX_MESSAGE_BYTES - self.data.len();
         self.data.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.is_cut |= bytes.len() > room;
@@ -217,9 +217,9 @@ impl Inflater {
     }
 
     /// Inflates more of a message; keeps it as it is where that is not understood.
-    fn push(&mut self, bytes: &[u8], message: &mut PartialMessage) {
+    fn inflate_bytes(&mut self, bytes: &[u8], message: &mut PartialMessage) {
         let inflated = match &mut self.state {
-            Some(state) => inflate(state, bytes, message),
+            Some(state) => inflate_into(state, bytes, message),
             None => false,
         };
         if !inflated {
@@ -228,13 +228,13 @@ impl Inflater {
                 message.data.clear();
                 message.is_cut = true;
             }
-            message.keep(bytes);
+            message.append_bytes(bytes);
         }
     }
 
-    fn finish(&mut self, message: &mut PartialMessage) {
+    fn finish_message(&mut self, message: &mut PartialMessage) {
         if self.state.is_some() {
-            self.push(DEFLATE_TAIL, message);
+            self.inflate_bytes(DEFLATE_TAIL, message);
             message.is_compressed = self.state.is_none();
         }
         if self.terms.is_some_and(|terms| terms.is_per_message) {
@@ -244,7 +244,7 @@ impl Inflater {
 }
 
 /// Inflates bytes into a message; false where that cannot be done.
-fn inflate(state: &mut Decompress, bytes: &[u8], message: &mut PartialMessage) -> bool {
+fn inflate_into(state: &mut Decompress, bytes: &[u8], message: &mut PartialMessage) -> bool {
     let (mut room, mut rest) = ([0; INFLATE_BYTES], bytes);
     loop {
         let (read, written) = (state.total_in(), state.total_out());
@@ -252,7 +252,7 @@ fn inflate(state: &mut Decompress, bytes: &[u8], message: &mut PartialMessage) -
         let taken = (state.total_in() - read) as usize;
         let made = (state.total_out() - written) as usize;
         message.inflated += made;
-        message.keep(room.get(..made).unwrap_or_default());
+        message.append_bytes(room.get(..made).unwrap_or_default());
         rest = rest.get(taken..).unwrap_or_default();
         match status {
             Err(_) => return false,
@@ -296,7 +296,7 @@ mod tests {
 
     fn read(reader: &mut MessageReader, bytes: &[u8], piece: usize) -> Vec<SocketMessage> {
         let mut messages = Vec::new();
-        bytes.chunks(piece).for_each(|bytes| reader.follow(bytes, |it| messages.push(it)));
+        bytes.chunks(piece).for_each(|bytes| reader.follow_bytes(bytes, |it| messages.push(it)));
         messages
     }
 
@@ -442,13 +442,16 @@ mod tests {
             let head = format!(
                 "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Extensions: {extensions}\r\n\r\n"
             );
-            DeflateTerms::agreed(head.as_bytes(), side).map(|terms| terms.is_per_message)
+            DeflateTerms::from_response(head.as_bytes(), side).map(|terms| terms.is_per_message)
         };
 
         let own = "permessage-deflate; server_no_context_takeover; client_max_window_bits=15";
         assert_eq!(agreed(own, StreamSide::Server), Some(true));
         assert_eq!(agreed(own, StreamSide::Client), Some(false));
         assert_eq!(agreed("x-other", StreamSide::Client), None);
-        assert_eq!(DeflateTerms::agreed(b"HTTP/1.1 101 x\r\n\r\n", StreamSide::Client), None);
+        assert_eq!(
+            DeflateTerms::from_response(b"HTTP/1.1 101 x\r\n\r\n", StreamSide::Client),
+            None
+        );
     }
 }

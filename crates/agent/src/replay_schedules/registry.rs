@@ -107,9 +107,9 @@ impl ScheduleOptions {
     ///
     /// # Errors
     /// When a number is not within its limits, or `until` or `addr` is unusable.
-    pub fn read(add: Add, record: &CaptureRecord) -> Result<Self, ScheduleError> {
+    pub fn from_add(add: Add, record: &CaptureRecord) -> Result<Self, ScheduleError> {
         let [method, target, _] =
-            record.exchange().request.start_line().map(std::borrow::Cow::into_owned);
+            record.lock_exchange().request.start_line().map(std::borrow::Cow::into_owned);
         let interval = number_within("interval", add.interval, INTERVAL_MS)?;
         let times = add.times.map(|times| number_within("times", times, TIMES)).transpose()?;
         let until = add.until.map(read_until).transpose()?;
@@ -144,7 +144,7 @@ impl ScheduleRegistry {
         options: ScheduleOptions,
         shutdown: &Shutdown,
     ) -> Result<Arc<RunningSchedule>, ScheduleError> {
-        let mut list = self.lock();
+        let mut list = self.lock_schedules();
         let running = list.iter().filter(|schedule| schedule.is_running()).count();
         if running >= MAX_RUNNING {
             return Err(ScheduleError::TooMany);
@@ -166,75 +166,75 @@ impl ScheduleRegistry {
         });
         list.push(schedule.clone());
         drop(list);
-        note_change(&self.changes);
+        notify_change(&self.changes);
         Ok(schedule)
     }
 
     /// All schedules.
     pub fn all(&self) -> Vec<Arc<RunningSchedule>> {
-        self.lock().clone()
+        self.lock_schedules().clone()
     }
 
     /// The schedule with this identifier.
     pub fn find(&self, id: &str) -> Option<Arc<RunningSchedule>> {
-        self.lock().iter().find(|schedule| schedule.id == id).cloned()
+        self.lock_schedules().iter().find(|schedule| schedule.id == id).cloned()
     }
 
     /// Stops and removes one schedule or all; false where there was none.
     pub fn remove(&self, id: Option<&str>) -> bool {
-        let mut list = self.lock();
+        let mut list = self.lock_schedules();
         let (kept, removed): (Vec<_>, Vec<_>) =
             list.drain(..).partition(|schedule| id.is_some_and(|id| schedule.id != id));
         *list = kept;
         drop(list);
-        removed.iter().for_each(|schedule| schedule.shutdown.begin(ShutdownPhase::Graceful));
-        note_change(&self.changes);
+        removed.iter().for_each(|schedule| schedule.shutdown.begin_phase(ShutdownPhase::Graceful));
+        notify_change(&self.changes);
         !removed.is_empty()
     }
 
     /// Counts what has changed.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn watch_changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<RunningSchedule>>> {
+    fn lock_schedules(&self) -> MutexGuard<'_, Vec<Arc<RunningSchedule>>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn note_change(changes: &watch::Sender<u64>) {
+fn notify_change(changes: &watch::Sender<u64>) {
     changes.send_modify(|changes| *changes += 1);
 }
 
 impl RunningSchedule {
     /// How far it has come.
     pub fn progress(&self) -> ScheduleProgress {
-        self.lock().clone()
+        self.lock_progress().clone()
     }
 
     /// Whether it goes on.
     pub fn is_running(&self) -> bool {
-        self.lock().state == ScheduleState::Running
+        self.lock_progress().state == ScheduleState::Running
     }
 
     /// Whether it has come to its end at this moment.
     pub fn is_over(&self, now: DateTime<Local>) -> bool {
-        let is_sent = self.options.times.is_some_and(|times| self.lock().sent >= times);
+        let is_sent = self.options.times.is_some_and(|times| self.lock_progress().sent >= times);
         is_sent || self.options.until.is_some_and(|until| until <= now)
     }
 
     /// Changes how far it has come.
-    pub fn advance(&self, change: impl FnOnce(&mut ScheduleProgress)) {
-        change(&mut self.lock());
-        note_change(&self.changes);
+    pub fn update_progress(&self, change: impl FnOnce(&mut ScheduleProgress)) {
+        change(&mut self.lock_progress());
+        notify_change(&self.changes);
     }
 
-    fn lock(&self) -> MutexGuard<'_, ScheduleProgress> {
+    fn lock_progress(&self) -> MutexGuard<'_, ScheduleProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The schedule as the local API shows it.
-    pub fn show(&self) -> ReplaySchedule {
+    pub fn to_replay_schedule(&self) -> ReplaySchedule {
         let time = |moment: DateTime<Local>| {
             Timestamp(moment.to_rfc3339_opts(SecondsFormat::Millis, false))
         };

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use ginnel_base::address::HostPort;
 use ginnel_base::random_fraction;
-use ginnel_net::resolve;
+use ginnel_net::resolve_host;
 
 /// The shortest and the longest rest of an address that leads to the node of the other session.
 const MIN_REST: Duration = Duration::from_secs(1);
@@ -67,8 +67,8 @@ impl AddressBook {
     ) -> Result<NextAddress, (HostPort, io::Error)> {
         for _ in 0..self.names.len() {
             let round = self.rounds;
-            let Some(name) = self.advance() else { break };
-            let resolved = match timeout(limit, resolve(&name)).await {
+            let Some(name) = self.next_name() else { break };
+            let resolved = match timeout(limit, resolve_host(&name)).await {
                 Ok(Ok(resolved)) => resolved,
                 Ok(Err(error)) => return Err((name, error)),
                 Err(_) => return Err((name, io::ErrorKind::TimedOut.into())),
@@ -87,18 +87,18 @@ impl AddressBook {
     }
 
     /// Notes that the last name was the right one: it is tried first next time.
-    pub fn succeeded(&mut self) {
+    pub fn record_success(&mut self) {
         self.resting.clear();
         self.rounds = 0;
         self.next = self.next.checked_sub(1).unwrap_or(self.names.len().saturating_sub(1));
     }
 
     /// Notes that an address leads to the node of the other session, which may be the only node.
-    pub fn rest(&mut self, address: SocketAddr, now: Instant, is_only: bool) {
+    pub fn rest_address(&mut self, address: SocketAddr, now: Instant, is_only: bool) {
         let found = self.resting.iter_mut().find(|it| is_same(it.address, address));
         let times = found.as_ref().map_or(0, |resting| resting.times + 1);
-        let longest = if is_only { ONLY_NODE_REST } else { rest(times) };
-        let until = now + spread(longest);
+        let longest = if is_only { ONLY_NODE_REST } else { rest_duration(times) };
+        let until = now + jitter_duration(longest);
         match found {
             Some(resting) => (resting.times, resting.until) = (times, until),
             None => self.resting.push(RestingAddress { address, times, until }),
@@ -106,11 +106,11 @@ impl AddressBook {
     }
 
     /// Notes that the other session has changed: nothing has to rest any more.
-    pub fn wake(&mut self) {
+    pub fn wake_addresses(&mut self) {
         self.resting.clear();
     }
 
-    fn advance(&mut self) -> Option<HostPort> {
+    fn next_name(&mut self) -> Option<HostPort> {
         let name = self.names.get(self.next).cloned();
         self.next += 1;
         if self.next >= self.names.len() {
@@ -144,12 +144,12 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// How long an address rests at most that has rested so many times before.
-fn rest(times: u32) -> Duration {
+fn rest_duration(times: u32) -> Duration {
     MIN_REST.saturating_mul(1 << times.min(16)).min(MAX_REST)
 }
 
 /// A part of a time, so that many agents do not come at once.
-fn spread(longest: Duration) -> Duration {
+fn jitter_duration(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + 0.5 * random_fraction()).max(MIN_REST)
 }
 
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2");
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:1");
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2");
-        book.succeeded();
+        book.record_success();
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2");
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
         let mut rests = Vec::new();
         for _ in 0..9 {
-            book.rest(first, now, false);
+            book.rest_address(first, now, false);
             rests.push(book.resting[0].until.duration_since(now));
         }
         assert!(rests.iter().all(|rest| (MIN_REST..=MAX_REST).contains(rest)), "{rests:?}");
@@ -199,22 +199,22 @@ mod tests {
 
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2");
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2", "the other one rests");
-        book.rest(address("127.0.0.1:2"), now, false);
+        book.rest_address(address("127.0.0.1:2"), now, false);
         let until = book.resting[1].until;
         assert_eq!(book.next(None, now, MIN_REST).await.unwrap(), NextAddress::Rest(until));
         assert_eq!(tried(&mut book, None, until).await, "127.0.0.1:2");
-        book.wake();
+        book.wake_addresses();
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:1");
-        book.rest(first, now, true);
+        book.rest_address(first, now, true);
         assert!(book.resting[0].until >= now + ONLY_NODE_REST / 2, "nobody else is there");
     }
 
     #[tokio::test]
     async fn an_address_that_no_name_leads_to_any_more_is_not_waited_for() {
         let (now, mut book) = (Instant::now(), book(&["127.0.0.1:1"], 0));
-        book.rest(address("127.0.0.9:1"), now, false);
+        book.rest_address(address("127.0.0.9:1"), now, false);
         let later = now + MAX_REST;
-        book.rest(address("127.0.0.1:1"), later, false);
+        book.rest_address(address("127.0.0.1:1"), later, false);
         let until = book.resting[1].until;
 
         assert_eq!(book.next(None, later, MIN_REST).await.unwrap(), NextAddress::Rest(until));
@@ -232,9 +232,9 @@ mod tests {
 
         assert_eq!(last_bytes(&book, None), "123");
         assert_eq!(last_bytes(&book, Some(resolved[0])), "231", "where the other session is, last");
-        book.advance();
+        book.next_name();
         assert_eq!(last_bytes(&book, None), "231");
-        book.rest(resolved[1], Instant::now(), false);
+        book.rest_address(resolved[1], Instant::now(), false);
         assert_eq!(last_bytes(&book, None), "31");
     }
 }

@@ -63,8 +63,8 @@ impl TunnelBindError {
 /// are tried again for as long as the session lives, as are those that it takes the address from, and those
 /// that are started in the other session are bound in this one as well.
 pub(super) async fn keep_bound(shared: &AgentInner, online: &OnlineSession) {
-    let mut due_tunnels = shared.tunnels.subscribe();
-    let mut refused = bind_some(shared, online, unbound(shared, online.slot, &[])).await;
+    let mut due_tunnels = shared.tunnels.subscribe_due();
+    let mut refused = bind_some(shared, online, unbound_tunnels(shared, online.slot, &[])).await;
     shared.state.send_modify(|state| state.insert(online.clone()));
     let mut backoff = Backoff::new(Instant::now());
     let mut due = next_attempt(&refused, &mut backoff);
@@ -79,7 +79,7 @@ pub(super) async fn keep_bound(shared: &AgentInner, online: &OnlineSession) {
                 // The sender lives as long as the agent.
                 if changed.is_err() { return }
                 let was_idle = refused.is_empty();
-                let new = unbound(shared, online.slot, &refused);
+                let new = unbound_tunnels(shared, online.slot, &refused);
                 refused.extend(bind_some(shared, online, new).await);
                 if was_idle {
                     backoff = Backoff::new(Instant::now());
@@ -100,7 +100,7 @@ fn next_attempt(refused: &[RefusedTunnel], backoff: &mut Backoff) -> Instant {
 
 /// The tunnels that are not bound in a session, but for those that were refused there. One that is being
 /// started is for its starter to bind.
-fn unbound(
+fn unbound_tunnels(
     shared: &AgentInner,
     slot: SessionSlot,
     refused: &[RefusedTunnel],
@@ -127,12 +127,12 @@ async fn bind_some(
 ) -> Vec<RefusedTunnel> {
     let mut refused = Vec::new();
     for tunnel in tunnels {
-        if !shared.tunnels.has(&tunnel) || shared.is_stopping() {
+        if !shared.tunnels.is_running(&tunnel) || shared.is_stopping() {
             continue;
         }
-        match rebind(online, &tunnel).await {
+        match rebind_tunnel(online, &tunnel).await {
             // It was stopped meanwhile, when nobody could tell the service.
-            Ok(()) if !shared.tunnels.has(&tunnel) => unbind(online, &tunnel).await,
+            Ok(()) if !shared.tunnels.is_running(&tunnel) => unbind_tunnel(online, &tunnel).await,
             Ok(()) => {}
             // The next session is for it, and the addresses with it.
             Err(TunnelBindError::Offline | TunnelBindError::Lost(_)) => {
@@ -141,7 +141,7 @@ async fn bind_some(
             }
             Err(TunnelBindError::Refused(failure)) => {
                 let is_retriable = !needs_person(&failure);
-                shared.note_unbound(&tunnel, online.slot, &failure);
+                shared.record_unbound(&tunnel, online.slot, &failure);
                 refused.push(RefusedTunnel { tunnel, is_retriable });
             }
             Err(TunnelBindError::OtherAddress(url)) => {
@@ -155,15 +155,15 @@ async fn bind_some(
 
 /// Whether a bind is refused for something that somebody must change first.
 fn needs_person(failure: &RemoteError) -> bool {
-    failure.number().is_some_and(|it| DEFINITION_CODES.contains(&it))
+    failure.code_number().is_some_and(|it| DEFINITION_CODES.contains(&it))
 }
 
 /// Binds a tunnel; what the service gave is noted in it.
-pub(crate) async fn bind(
+pub(crate) async fn bind_tunnel(
     online: &OnlineSession,
     tunnel: &RunningTunnel,
 ) -> Result<(), TunnelBindError> {
-    bind_as(online, tunnel, tunnel.reserved(online.slot)).await
+    bind_as(online, tunnel, tunnel.reserved_endpoint(online.slot)).await
 }
 
 /// Binds a tunnel as what the service gave before, or as something new.
@@ -215,8 +215,11 @@ async fn bind_labeled(session: &MuxSession, bind: &BindLabeled) -> Result<String
 /// Binds a tunnel at its old address, or where that is gone at another. Where both are refused, the
 /// old address stays reserved for it; a service that failed is not asked for another, and none is asked
 /// for another while visitors reach the old one over the other session.
-async fn rebind(online: &OnlineSession, tunnel: &RunningTunnel) -> Result<(), TunnelBindError> {
-    match bind(online, tunnel).await {
+async fn rebind_tunnel(
+    online: &OnlineSession,
+    tunnel: &RunningTunnel,
+) -> Result<(), TunnelBindError> {
+    match bind_tunnel(online, tunnel).await {
         Err(TunnelBindError::Refused(failure))
             if (is_taken(&failure) || needs_person(&failure))
                 && !tunnel.is_bound(online.slot.other()) =>
@@ -229,11 +232,11 @@ async fn rebind(online: &OnlineSession, tunnel: &RunningTunnel) -> Result<(), Tu
 
 /// Whether another endpoint is online at the address.
 pub(super) fn is_taken(failure: &RemoteError) -> bool {
-    failure.number() == Some(ENDPOINT_TAKEN_CODE)
+    failure.code_number() == Some(ENDPOINT_TAKEN_CODE)
 }
 
 /// Tells the service that a tunnel is over, where it is bound in this session.
-pub(crate) async fn unbind(online: &OnlineSession, tunnel: &RunningTunnel) {
+pub(crate) async fn unbind_tunnel(online: &OnlineSession, tunnel: &RunningTunnel) {
     if let Some(id) = tunnel.bind_id(online.slot) {
         unbind_id(&online.session, &tunnel.name, id).await;
     }
@@ -243,7 +246,7 @@ pub(crate) async fn unbind(online: &OnlineSession, tunnel: &RunningTunnel) {
 pub(crate) async fn unbind_everywhere(state: &watch::Sender<SessionState>, tunnel: &RunningTunnel) {
     let sessions: Vec<_> = state.borrow().sessions().cloned().collect();
     for online in sessions {
-        unbind(&online, tunnel).await;
+        unbind_tunnel(&online, tunnel).await;
     }
 }
 

@@ -35,7 +35,7 @@ impl NodeClaims {
     }
 
     /// Notes where a session leads; none if the other one leads there, or either of them nowhere known.
-    pub(super) fn claim(
+    pub(super) fn claim_node(
         self: &Arc<Self>,
         slot: SessionSlot,
         claim: NodeClaim,
@@ -56,7 +56,7 @@ impl NodeClaims {
     }
 
     /// Waits until the session in a slot leads elsewhere than before.
-    pub(super) async fn changed(&self, slot: SessionSlot, before: Option<&NodeClaim>) {
+    pub(super) async fn wait_for_change(&self, slot: SessionSlot, before: Option<&NodeClaim>) {
         let mut claims = self.0.subscribe();
         let changed = claims.wait_for(|claims| claims.get(slot).as_ref() != before).await;
         ignore(changed.map(drop), "the sender lives as long as this");
@@ -82,39 +82,40 @@ mod tests {
     #[test]
     fn no_two_sessions_lead_to_one_node() {
         let claims = Arc::new(NodeClaims::default());
-        let first = claims.claim(SessionSlot::First, leads_to("a")).unwrap();
+        let first = claims.claim_node(SessionSlot::First, leads_to("a")).unwrap();
 
-        assert!(claims.claim(SessionSlot::Second, leads_to("a")).is_none());
-        let second = claims.claim(SessionSlot::Second, leads_to("b")).unwrap();
+        assert!(claims.claim_node(SessionSlot::Second, leads_to("a")).is_none());
+        let second = claims.claim_node(SessionSlot::Second, leads_to("b")).unwrap();
         drop(first);
-        assert!(claims.claim(SessionSlot::First, leads_to("b")).is_none());
+        assert!(claims.claim_node(SessionSlot::First, leads_to("b")).is_none());
         drop(second);
-        assert!(claims.claim(SessionSlot::First, leads_to("b")).is_some());
+        assert!(claims.claim_node(SessionSlot::First, leads_to("b")).is_some());
     }
 
     #[test]
     fn nothing_stands_beside_a_session_with_a_service_that_has_no_nodes() {
         let claims = Arc::new(NodeClaims::default());
 
-        let first = claims.claim(SessionSlot::First, leads_to("")).unwrap();
-        assert!(claims.claim(SessionSlot::Second, leads_to("")).is_none());
-        assert!(claims.claim(SessionSlot::Second, leads_to("b")).is_none());
+        let first = claims.claim_node(SessionSlot::First, leads_to("")).unwrap();
+        assert!(claims.claim_node(SessionSlot::Second, leads_to("")).is_none());
+        assert!(claims.claim_node(SessionSlot::Second, leads_to("b")).is_none());
         drop(first);
-        let _second = claims.claim(SessionSlot::Second, leads_to("b")).unwrap();
-        assert!(claims.claim(SessionSlot::First, leads_to("")).is_none());
+        let _second = claims.claim_node(SessionSlot::Second, leads_to("b")).unwrap();
+        assert!(claims.claim_node(SessionSlot::First, leads_to("")).is_none());
     }
 
     #[tokio::test]
     async fn who_waits_learns_of_the_other_session_alone() {
         let claims = Arc::new(NodeClaims::default());
         let waiting = claims.clone();
-        let waiting = tokio::spawn(async move { waiting.changed(SessionSlot::First, None).await });
+        let waiting =
+            tokio::spawn(async move { waiting.wait_for_change(SessionSlot::First, None).await });
         tokio::task::yield_now().await;
 
-        let _second = claims.claim(SessionSlot::Second, leads_to("b")).unwrap();
+        let _second = claims.claim_node(SessionSlot::Second, leads_to("b")).unwrap();
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        let _first = claims.claim(SessionSlot::First, leads_to("a")).unwrap();
+        let _first = claims.claim_node(SessionSlot::First, leads_to("a")).unwrap();
         waiting.await.unwrap();
     }
 }

@@ -85,23 +85,23 @@ impl SessionKeeper {
         &mut self,
         shared: &Arc<AgentInner>,
     ) -> Result<ConnectedSession, ConnectError> {
-        let (name, stream) = self.reach(shared).await?;
+        let (name, stream) = self.dial_next(shared).await?;
         let address = stream.get_ref().0.peer_addr();
-        let address = address.map_err(|error| retriable(&name, error))?;
-        let entered = self.enter(shared, stream, address).await;
+        let address = address.map_err(|error| retriable_error(&name, error))?;
+        let entered = self.establish_session(shared, stream, address).await;
         if let Err(ConnectError::SameNode { is_only }) = entered {
             tracing::debug!(address = %name, "the other session leads to the same node");
-            self.addresses.rest(address, Instant::now(), is_only);
+            self.addresses.rest_address(address, Instant::now(), is_only);
         }
         let connected = entered?;
         let node = connected.online.node.as_deref();
         tracing::info!(address = %name, node, "connected to the service");
-        self.addresses.succeeded();
+        self.addresses.record_success();
         Ok(connected)
     }
 
     /// Makes a session of a connection.
-    async fn enter(
+    async fn establish_session(
         &mut self,
         shared: &AgentInner,
         stream: ServiceStream,
@@ -113,11 +113,11 @@ impl SessionKeeper {
         let node = Some(answer.extra.node.as_str()).filter(|node| !node.is_empty());
         let node: Option<Arc<str>> = node.map(Arc::from);
         let claim = NodeClaim { node: node.clone(), address };
-        let Some(claim) = shared.claims.claim(self.slot, claim) else {
+        let Some(claim) = shared.claims.claim_node(self.slot, claim) else {
             session.go_away(Code::NONE, "").await;
             return Err(ConnectError::SameNode { is_only: false });
         };
-        let latency = keep_beating(options, &session);
+        let latency = start_heartbeat(options, &session);
         let (slot, region) = (self.slot, answer.extra.region);
         let online = OnlineSession { session, slot, latency, region, node };
         Ok(ConnectedSession { online, incoming, claim })
@@ -134,16 +134,16 @@ impl SessionKeeper {
     }
 
     /// Connects to the next address, when it is its time.
-    async fn reach(
+    async fn dial_next(
         &mut self,
         shared: &AgentInner,
     ) -> Result<(HostPort, ServiceStream), ConnectError> {
         let limit = self.backoff.connect_timeout(shared.options.connect_timeout, Instant::now());
         let (name, addresses) = self.next_address(&shared.claims, limit).await?;
-        match timeout(limit, dial(&name, &addresses, &shared.tls)).await {
+        match timeout(limit, dial_service(&name, &addresses, &shared.tls)).await {
             Ok(Ok(stream)) => Ok((name, stream)),
-            Ok(Err(error)) => Err(retriable(&name, error)),
-            Err(_) => Err(retriable(&name, "no response")),
+            Ok(Err(error)) => Err(retriable_error(&name, error)),
+            Err(_) => Err(retriable_error(&name, "no response")),
         }
     }
 
@@ -155,15 +155,15 @@ impl SessionKeeper {
         loop {
             let other = claims.get(self.slot.other());
             if other != self.other {
-                self.addresses.wake();
+                self.addresses.wake_addresses();
                 self.other = other;
             }
             let occupied = self.other.as_ref().map(|other| other.address);
             let next = self.addresses.next(occupied, Instant::now(), limit).await;
-            match next.map_err(|(name, error)| retriable(&name, error))? {
+            match next.map_err(|(name, error)| retriable_error(&name, error))? {
                 NextAddress::Try { name, addresses } => return Ok((name, addresses)),
                 NextAddress::Rest(until) => {
-                    let changed = claims.changed(self.slot.other(), self.other.as_ref());
+                    let changed = claims.wait_for_change(self.slot.other(), self.other.as_ref());
                     let rested = timeout_at(until.into(), changed).await;
                     ignore(rested, "the rest is over, or has no reason any more");
                 }
@@ -185,7 +185,7 @@ impl SessionKeeper {
         let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
         if let Some(failure) = answer.failure() {
             session.close();
-            return Err(match failure.number() {
+            return Err(match failure.code_number() {
                 Some(SAME_NODE_CODE) => {
                     ConnectError::SameNode { is_only: answer.extra.is_only_node }
                 }
@@ -201,23 +201,27 @@ impl SessionKeeper {
     }
 }
 
-fn retriable(name: &HostPort, problem: impl Display) -> ConnectError {
+fn retriable_error(name: &HostPort, problem: impl Display) -> ConnectError {
     ConnectError::Retriable(format!("{name}: {problem}"))
 }
 
 /// Sends heartbeats for as long as the session lives; returns how long they take.
-fn keep_beating(options: &AgentOptions, session: &MuxSession) -> watch::Receiver<Option<Duration>> {
-    let beat = heartbeat::keep(session, options.heartbeat_interval, options.heartbeat_tolerance);
-    let latency = beat.watch();
+fn start_heartbeat(
+    options: &AgentOptions,
+    session: &MuxSession,
+) -> watch::Receiver<Option<Duration>> {
+    let beat =
+        heartbeat::start_steady(session, options.heartbeat_interval, options.heartbeat_tolerance);
+    let latency = beat.watch_latency();
     let alive = session.clone();
     tokio::spawn(async move {
-        alive.ended().await;
+        alive.wait_until_ended().await;
         drop(beat);
     });
     latency
 }
 
-async fn dial(
+async fn dial_service(
     name: &HostPort,
     addresses: &[SocketAddr],
     tls: &Arc<ClientConfig>,

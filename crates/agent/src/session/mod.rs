@@ -22,7 +22,7 @@ use super::inner::AgentInner;
 use super::slot::SessionSlot;
 use super::tunnels::RunningTunnel;
 pub use bind::{StartError, TunnelBindError};
-pub(super) use bind::{bind, unbind, unbind_everywhere};
+pub(super) use bind::{bind_tunnel, unbind_everywhere, unbind_tunnel};
 pub(super) use claims::NodeClaims;
 use connect::{ConnectError, ConnectedSession, SessionKeeper};
 use ginnel_base::logging::ignore;
@@ -38,23 +38,24 @@ const RPC_TIMEOUT: Duration = Duration::from_secs(10);
 struct Refused;
 
 /// Connects, and connects again whenever the link is lost, until the agent stops.
-pub(super) async fn run(shared: Arc<AgentInner>) {
-    let ended = tokio::try_join!(keep(&shared, SessionSlot::First), keep_second(&shared));
+pub(super) async fn run_sessions(shared: Arc<AgentInner>) {
+    let ended =
+        tokio::try_join!(keep_session(&shared, SessionSlot::First), keep_second_session(&shared));
     ignore(ended, "the refusal is noted");
     let state = shared.state.send_replace(SessionState::Offline);
     let mut leaving = state.sessions().map(|online| online.session.go_away(Code::NONE, ""));
     // The service need not wait for a heartbeat to see that we are gone.
-    tokio::join!(at_once(leaving.next()), at_once(leaving.next()));
+    tokio::join!(await_optional(leaving.next()), await_optional(leaving.next()));
 }
 
-async fn at_once(goodbye: Option<impl Future<Output = ()>>) {
+async fn await_optional(goodbye: Option<impl Future<Output = ()>>) {
     if let Some(goodbye) = goodbye {
         goodbye.await;
     }
 }
 
 /// Keeps the second session, as soon as it is known that the service has several nodes.
-async fn keep_second(shared: &Arc<AgentInner>) -> Result<(), Refused> {
+async fn keep_second_session(shared: &Arc<AgentInner>) -> Result<(), Refused> {
     let mut state = shared.state.subscribe();
     let named = async {
         let named = state.wait_for(|state| state.sessions().any(|online| online.node.is_some()));
@@ -63,13 +64,13 @@ async fn keep_second(shared: &Arc<AgentInner>) -> Result<(), Refused> {
     let mut shutdown = shared.shutdown.signal();
     match shutdown.run_until(ShutdownPhase::Graceful, named).await {
         // Most agents have no second session, and so no room for it.
-        Some(_) => Box::pin(keep(shared, SessionSlot::Second)).await,
+        Some(_) => Box::pin(keep_session(shared, SessionSlot::Second)).await,
         None => Ok(()),
     }
 }
 
 /// Keeps the session of a slot until the agent stops, or is refused.
-async fn keep(shared: &Arc<AgentInner>, slot: SessionSlot) -> Result<(), Refused> {
+async fn keep_session(shared: &Arc<AgentInner>, slot: SessionSlot) -> Result<(), Refused> {
     let mut shutdown = shared.shutdown.signal();
     let mut keeper = SessionKeeper::new(&shared.options, slot);
     loop {
@@ -82,20 +83,20 @@ async fn keep(shared: &Arc<AgentInner>, slot: SessionSlot) -> Result<(), Refused
                 let began = Instant::now();
                 let serving = serve_session(shared, connected);
                 match shutdown.run_until(ShutdownPhase::Forced, serving).await {
-                    Some(reason) => shared.note_lost(slot, &reason),
+                    Some(reason) => shared.record_lost(slot, &reason),
                     None => return Ok(()),
                 }
                 keeper.session_lost(began.elapsed());
             }
             // The other node knows the token: this one may be late.
             Err(ConnectError::Credential(reason)) if shared.has_other(slot) => {
-                shared.note_disconnected(slot, &reason);
+                shared.record_disconnected(slot, &reason);
             }
             Err(ConnectError::Credential(reason)) => {
-                shared.note_refused(reason);
+                shared.record_refused(reason);
                 return Err(Refused);
             }
-            Err(ConnectError::Retriable(reason)) => shared.note_disconnected(slot, &reason),
+            Err(ConnectError::Retriable(reason)) => shared.record_disconnected(slot, &reason),
             // Its address rests; another may be tried at once.
             Err(ConnectError::SameNode { .. }) => continue,
         }
@@ -114,17 +115,17 @@ async fn serve_session(shared: &Arc<AgentInner>, connected: ConnectedSession) ->
     let binding = async {
         tokio::select! {
             () = bind::keep_bound(shared, &online) => {}
-            _ = online.session.ended() => {}
+            _ = online.session.wait_until_ended() => {}
         }
     };
     // Visitors and heartbeats do not wait for the last of many tunnels.
     tokio::join!(binding, serving);
-    online.session.ended().await.to_string()
+    online.session.wait_until_ended().await.to_string()
 }
 
 async fn serve_streams(shared: &Arc<AgentInner>, online: &OnlineSession, incoming: &mut Incoming) {
     while let Some(stream) = incoming.next().await {
-        tokio::spawn(requests::serve(shared.clone(), online.clone(), stream));
+        tokio::spawn(requests::serve_stream(shared.clone(), online.clone(), stream));
     }
 }
 
@@ -148,15 +149,15 @@ impl AgentInner {
     }
 
     /// Notes that a session was lost.
-    fn note_lost(&self, slot: SessionSlot, reason: &str) {
+    fn record_lost(&self, slot: SessionSlot, reason: &str) {
         if !self.is_stopping() {
             self.update_history(|history| history.reconnects += 1);
         }
-        self.note_disconnected(slot, reason);
+        self.record_disconnected(slot, reason);
     }
 
     /// Notes why a session is not there, and tells those who watch.
-    fn note_disconnected(&self, slot: SessionSlot, reason: &str) {
+    fn record_disconnected(&self, slot: SessionSlot, reason: &str) {
         if self.has_other(slot) {
             tracing::info!(err = reason, "one of two sessions with the service is not there");
         } else {
@@ -168,7 +169,7 @@ impl AgentInner {
     }
 
     /// Notes why a tunnel is not bound in a session for now.
-    fn note_unbound(&self, tunnel: &RunningTunnel, slot: SessionSlot, failure: &RemoteError) {
+    fn record_unbound(&self, tunnel: &RunningTunnel, slot: SessionSlot, failure: &RemoteError) {
         tunnel.set_unbound(slot, &failure.to_string());
         tracing::warn!(tunnel = %tunnel.name, err = %failure, "a tunnel was refused");
         let problem = format!("tunnel {}: {failure}", tunnel.name);
@@ -176,7 +177,7 @@ impl AgentInner {
     }
 
     /// Notes that the service refuses the authtoken.
-    fn note_refused(&self, reason: String) {
+    fn record_refused(&self, reason: String) {
         tracing::warn!(err = reason, "the service refuses the agent");
         self.tunnels.all().iter().for_each(|tunnel| tunnel.set_refused(&reason));
         self.update_history(|history| {

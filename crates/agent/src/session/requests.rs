@@ -25,22 +25,27 @@ const MAX_ID_BYTES: usize = 64;
 const TLS_EDGE: &str = "2";
 
 /// Serves one stream of the service.
-pub(super) async fn serve(shared: Arc<AgentInner>, online: OnlineSession, mut stream: Stream) {
+pub(super) async fn serve_stream(
+    shared: Arc<AgentInner>,
+    online: OnlineSession,
+    mut stream: Stream,
+) {
     // A stream that breaks harms no other.
     let kind = or_debug!(read_kind(&mut stream).await, "a stream ended before it said its kind");
     let Some(kind) = kind else { return };
     match kind {
-        stream_kind::HEARTBEAT => heartbeat::answer(stream).await,
-        stream_kind::PROXY => forward(&shared.tunnels, stream).await,
+        stream_kind::HEARTBEAT => heartbeat::echo_beats(stream).await,
+        stream_kind::PROXY => forward_stream(&shared.tunnels, stream).await,
         stream_kind::STOP_TUNNEL => {
-            let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read a command");
+            let call =
+                or_debug!(IncomingCall::read_message(kind, stream).await, "cannot read a command");
             let Some(call) = call else { return };
-            let stop = or_debug!(call.decode::<StopTunnel>(), "cannot read a command");
+            let stop = or_debug!(call.decode_message::<StopTunnel>(), "cannot read a command");
             let Some(stop) = stop else { return };
             end_tunnel(&shared, &online, stop).await;
         }
         stream_kind::STOP | stream_kind::RESTART | stream_kind::UPDATE => {
-            execute(&shared, &online, kind, stream).await;
+            execute_command(&shared, &online, kind, stream).await;
         }
         _ => stream.reset(Code::REFUSED),
     }
@@ -52,7 +57,7 @@ async fn end_tunnel(shared: &Arc<AgentInner>, online: &OnlineSession, stop: Stop
     let Some(tunnel) = shared.tunnels.bound_as(&stop.id) else { return };
     let failure = RemoteError { message: stop.message, code: stop.error_code };
     if is_taken(&failure) {
-        shared.note_unbound(&tunnel, online.slot, &failure);
+        shared.record_unbound(&tunnel, online.slot, &failure);
         shared.state.send_modify(|_| {});
         return shared.tunnels.bind_again();
     }
@@ -62,8 +67,13 @@ async fn end_tunnel(shared: &Arc<AgentInner>, online: &OnlineSession, stop: Stop
     shared.update_history(|history| history.add_failure(failure.message));
 }
 
-async fn execute(shared: &Arc<AgentInner>, online: &OnlineSession, kind: u32, stream: Stream) {
-    let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read a command");
+async fn execute_command(
+    shared: &Arc<AgentInner>,
+    online: &OnlineSession,
+    kind: u32,
+    stream: Stream,
+) {
+    let call = or_debug!(IncomingCall::read_message(kind, stream).await, "cannot read a command");
     let Some(call) = call else { return };
     let reason = match kind {
         stream_kind::UPDATE => Some("the agent is updated by its package manager"),
@@ -71,23 +81,23 @@ async fn execute(shared: &Arc<AgentInner>, online: &OnlineSession, kind: u32, st
         _ => None,
     };
     if let Some(reason) = reason {
-        or_debug!(call.refuse(reason).await, "the service does not hear why it is refused");
+        or_debug!(call.send_error(reason).await, "the service does not hear why it is refused");
         return;
     }
     // The answer goes first: nothing can be said afterwards.
-    let answered = call.answer(&CommandResponse::default()).await;
+    let answered = call.send_response(&CommandResponse::default()).await;
     or_debug!(answered, "the response does not reach the service");
     tokio::time::sleep(Duration::from_millis(20)).await;
     if kind == stream_kind::STOP {
-        drain::graceful(shared, shared.options.grace).await;
-        shared.shutdown.begin(ShutdownPhase::Forced);
+        drain::drain_agent(shared, shared.options.grace).await;
+        shared.shutdown.begin_phase(ShutdownPhase::Forced);
     } else {
         // The other session, where there is one, goes on: no address is away meanwhile.
         online.session.close();
     }
 }
 
-async fn forward(tunnels: &Tunnels, mut stream: Stream) {
+async fn forward_stream(tunnels: &Tunnels, mut stream: Stream) {
     let header = or_debug!(proxy::read_header(&mut stream).await, "cannot read whose stream it is");
     let Some(header) = header else { return };
     let Some(tunnel) = tunnels.bound_as(&header.id) else { return };
@@ -103,7 +113,7 @@ async fn forward(tunnels: &Tunnels, mut stream: Stream) {
     };
     let (edge_id, route_id) = (bounded_id(header.edge_id), bounded_id(header.route_id));
     let source = CaptureSource { remote_addr, via, edge_id, route_id, ..CaptureSource::default() };
-    tunnel.serve(stream, source, has_ended_tls).await;
+    tunnel.serve_connection(stream, source, has_ended_tls).await;
 }
 
 /// An identifier that is short enough to be kept with each request, else none.

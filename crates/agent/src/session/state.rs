@@ -95,7 +95,7 @@ impl OnlineSessions {
     }
 
     /// The nodes that they lead to; none where the service has no nodes.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.iter().filter_map(|online| online.node.as_deref())
     }
 }

@@ -14,7 +14,7 @@ use super::rejection::WebRejection;
 use crate::hosts::AllowedHosts;
 
 /// Refuses what may come from a page of another site.
-pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), WebRejection> {
+pub(super) fn check_request(head: &Parts, hosts: &AllowedHosts) -> Result<(), WebRejection> {
     let host = check_host(head, hosts)?;
     if matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(());
@@ -30,7 +30,7 @@ fn check_host<'a>(head: &'a Parts, hosts: &AllowedHosts) -> Result<&'a str, WebR
     // A target with a host of its own must name the same.
     let parsed = |text| Authority::with_scheme(Scheme::Http, text).ok();
     let same = head.uri.authority().is_none_or(|own| parsed(own.as_str()) == parsed(host));
-    if same && hosts.allow(host) { Ok(host) } else { Err(WebRejection::wrong_host(host)) }
+    if same && hosts.allows_header(host) { Ok(host) } else { Err(WebRejection::wrong_host(host)) }
 }
 
 /// Programs do not send the header; browsers do.

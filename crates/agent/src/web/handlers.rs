@@ -26,7 +26,7 @@ use crate::tunnels::RunningTunnel;
 const DEFAULT_REQUESTS: i64 = 50;
 
 /// Every handler of the local API.
-pub(super) fn all() -> Vec<WebHandler> {
+pub(super) fn all_handlers() -> Vec<WebHandler> {
     vec![
         on(get_root),
         on(get_status),
@@ -50,9 +50,9 @@ pub(super) fn all() -> Vec<WebHandler> {
         on(clear_requests),
     ]
     .into_iter()
-    .chain(interception::all())
-    .chain(proto_files::all())
-    .chain(replay_schedules::all())
+    .chain(interception::all_handlers())
+    .chain(proto_files::all_handlers())
+    .chain(replay_schedules::all_handlers())
     .collect()
 }
 
@@ -85,15 +85,15 @@ async fn get_status(agent: Shared, _: status::Get) -> WebResult<status::Get> {
 
 async fn list_tunnels(agent: Shared, _: tunnels::List) -> WebResult<tunnels::List> {
     let tunnels = agent.tunnels.all();
-    let shown = tunnels.iter().map(|tunnel| agent.show(tunnel)).collect();
+    let shown = tunnels.iter().map(|tunnel| agent.show_tunnel(tunnel)).collect();
     Ok(Page::whole(&tunnels::List::INFO, "/api", shown))
 }
 
 async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels::Start> {
     let roots = agent.socket_roots.clone();
-    let definition = read_definition(move || Definition::of(start, &roots)).await;
+    let definition = read_definition(move || Definition::from_start(start, &roots)).await;
     let tunnel = start_defined(&agent, definition).await?;
-    Ok(agent.show(&tunnel))
+    Ok(agent.show_tunnel(&tunnel))
 }
 
 /// Reads a definition on a thread that may block: it names files, folders and sockets, and a file system may not
@@ -112,13 +112,15 @@ async fn start_defined(
 ) -> Result<Arc<RunningTunnel>, WebRejection> {
     let agent = agent.clone();
     let started = match definition {
-        Ok(definition) => to_the_end(async move { agent.start_tunnel(definition).await }).await?,
+        Ok(definition) => {
+            run_to_completion(async move { agent.start_tunnel(definition).await }).await?
+        }
         Err(problems) => Err(StartError::Definition(problems)),
     };
-    started.map_err(refusal)
+    started.map_err(start_rejection)
 }
 
-fn refusal(error: StartError) -> WebRejection {
+fn start_rejection(error: StartError) -> WebRejection {
     match error {
         StartError::Definition(problems) => WebRejection::invalid_tunnel(&problems),
         StartError::Bind(error @ (TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
@@ -138,7 +140,7 @@ fn refusal(error: StartError) -> WebRejection {
 
 async fn get_tunnel(agent: Shared, get: tunnels::Get) -> WebResult<tunnels::Get> {
     let tunnel = agent.tunnels.find(&get.name).ok_or_else(WebRejection::not_found)?;
-    Ok(agent.show(&tunnel))
+    Ok(agent.show_tunnel(&tunnel))
 }
 
 async fn stop_tunnel(agent: Shared, stop: tunnels::Stop) -> WebResult<tunnels::Stop> {
@@ -146,7 +148,7 @@ async fn stop_tunnel(agent: Shared, stop: tunnels::Stop) -> WebResult<tunnels::S
 }
 
 async fn stop_named(agent: Shared, name: String) -> Result<(), WebRejection> {
-    match to_the_end(async move { agent.stop_tunnel(&name).await }).await? {
+    match run_to_completion(async move { agent.stop_tunnel(&name).await }).await? {
         true => Ok(()),
         false => Err(WebRejection::not_found()),
     }
@@ -160,7 +162,7 @@ async fn list_endpoints(agent: Shared, _: endpoints::List) -> WebResult<endpoint
 
 async fn start_endpoint(agent: Shared, start: endpoints::Start) -> WebResult<endpoints::Start> {
     let roots = agent.socket_roots.clone();
-    let definition = read_definition(move || Definition::of_endpoint(start, &roots)).await;
+    let definition = read_definition(move || Definition::from_endpoint(start, &roots)).await;
     let tunnel = start_defined(&agent, definition).await?;
     Ok(tunnel.show_endpoint())
 }
@@ -176,15 +178,18 @@ async fn replace_endpoint(
 ) -> WebResult<endpoints::Replace> {
     let old = agent.tunnels.find(&replace.name);
     let (running, roots) = (old.clone(), agent.socket_roots.clone());
-    let definition =
-        read_definition(move || crate::endpoints::replacement(replace, running.as_deref(), &roots))
-            .await;
+    let definition = read_definition(move || {
+        crate::endpoints::replacement_definition(replace, running.as_deref(), &roots)
+    })
+    .await;
     let Some(old) = old else {
         return Ok(start_defined(&agent, definition).await?.show_endpoint());
     };
     let definition = definition.map_err(|problems| WebRejection::invalid_tunnel(&problems))?;
-    let replaced = to_the_end(async move { agent.replace_tunnel(&old, definition).await }).await?;
-    let tunnel = replaced.map_err(|error| refusal(error.problem).with_line(&error.outcome))?;
+    let replaced =
+        run_to_completion(async move { agent.replace_tunnel(&old, definition).await }).await?;
+    let tunnel =
+        replaced.map_err(|error| start_rejection(error.problem).with_line(&error.outcome))?;
     Ok(tunnel.show_endpoint())
 }
 
@@ -193,37 +198,38 @@ async fn stop_endpoint(agent: Shared, stop: endpoints::Stop) -> WebResult<endpoi
 }
 
 /// Does something as a whole, although the client may leave before the end.
-async fn to_the_end<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, WebRejection> {
-    tokio::spawn(work).await.map_err(|error| WebRejection::failed(error.to_string()))
+    tokio::spawn(work).await.map_err(|error| WebRejection::internal_error(error.to_string()))
 }
 
 async fn list_requests(agent: Shared, list: requests::List) -> WebResult<requests::List> {
     let limit = usize::try_from(list.limit.unwrap_or(DEFAULT_REQUESTS)).unwrap_or(usize::MAX);
     let records = agent.captures.list(limit, list.tunnel_name.as_deref());
-    let shown = records.iter().map(|record| record.show()).collect();
+    let shown = records.iter().map(|record| record.to_captured_request()).collect();
     Ok(Page::whole(&requests::List::INFO, "/api", shown))
 }
 
 async fn get_request(agent: Shared, get: requests::Get) -> WebResult<requests::Get> {
     let record = agent.captures.find(&get.id).ok_or_else(WebRejection::not_found)?;
-    Ok(record.show())
+    Ok(record.to_captured_request())
 }
 
 async fn list_messages(agent: Shared, list: requests::Messages) -> WebResult<requests::Messages> {
     let record = agent.captures.find(&list.id).ok_or_else(WebRejection::not_found)?;
     let after = list.after.and_then(|after| u64::try_from(after).ok()).unwrap_or_default();
     let limit = usize::try_from(list.limit.unwrap_or(DEFAULT_REQUESTS)).unwrap_or(usize::MAX);
-    let exchange = record.exchange().clone();
-    let items = messages::items(&exchange, after, limit);
+    let exchange = record.lock_exchange().clone();
+    let items = messages::items_after(&exchange, after, limit);
     let [_, target, _] = exchange.request.start_line();
     let shown = items.into_iter().map(|item| {
-        let decoded = messages::decoded(&agent.proto_files, &target, &item, BytesDisplay::Shown);
+        let decoded =
+            messages::decode_message(&agent.proto_files, &target, &item, BytesDisplay::Shown);
         requests::StreamMessage {
             message_type: Note(decoded.as_ref().map(|it| it.type_name.clone()).unwrap_or_default()),
             message: decoded.map(|it| it.value),
-            ..item.show(record.start())
+            ..item.into_stream_message(record.local_start())
         }
     });
     let shown = shown.collect();
@@ -234,16 +240,16 @@ async fn list_messages(agent: Shared, list: requests::Messages) -> WebResult<req
 async fn replay_request(agent: Shared, replay: requests::Replay) -> WebResult<requests::Replay> {
     let plan = ReplayPlan::new(replay.addr.as_deref(), replay.times, replay.interval);
     let plan = plan.map_err(not_sent)?;
-    agent.replay(&replay.id, replay.tunnel_name.as_deref(), plan).await.map_err(not_sent)
+    agent.replay_request(&replay.id, replay.tunnel_name.as_deref(), plan).await.map_err(not_sent)
 }
 
 async fn send_request(agent: Shared, send: requests::Send) -> WebResult<requests::Send> {
     let plan = ReplayPlan::new(send.addr.as_deref(), None, None).map_err(not_sent)?;
     let tunnel = send.tunnel_name.map_or_else(|| agent.usual_tunnel(), Ok).map_err(not_sent)?;
-    let mut headers = pairs(send.headers.unwrap_or_default());
+    let mut headers = flatten_headers(send.headers.unwrap_or_default());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         let running = agent.tunnels.find(&tunnel);
-        let host = running.map(|tunnel| tunnel.definition.address.authority());
+        let host = running.map(|tunnel| tunnel.definition.address.host_header());
         headers.insert(0, ("Host".to_owned(), host.unwrap_or_default()));
     }
     let edits = RequestEdits {
@@ -251,18 +257,18 @@ async fn send_request(agent: Shared, send: requests::Send) -> WebResult<requests
         target: Some(send.target),
         headers: Some(headers),
         body: one_body(send.body, send.body_base64).map_err(WebRejection::invalid_body)?,
-        trailers: send.trailers.map(pairs),
+        trailers: send.trailers.map(flatten_headers),
     };
     let mut empty = Vec::new();
-    HeadWriter::request("GET", &["/"], &mut empty).end();
-    let raw = edits.apply(&CapturedMessage::new(&empty, false), &CaptureSource::default());
+    HeadWriter::begin_request("GET", &["/"], &mut empty).end();
+    let raw = edits.apply_to(&CapturedMessage::new(&empty, false), &CaptureSource::default());
     let raw = raw.map_err(|error| WebRejection::invalid_body(error.to_string()))?;
-    let id = agent.send(&tunnel, raw, None, plan).await.map_err(not_sent)?;
+    let id = agent.send_request(&tunnel, raw, None, plan).await.map_err(not_sent)?;
     Ok(requests::SentRequest { id })
 }
 
 /// Headers one by one.
-fn pairs(headers: BTreeMap<String, Vec<String>>) -> Vec<(String, String)> {
+fn flatten_headers(headers: BTreeMap<String, Vec<String>>) -> Vec<(String, String)> {
     let each = headers
         .into_iter()
         .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
@@ -285,20 +291,20 @@ async fn load_requests(agent: Shared, load: requests::Load) -> WebResult<request
     }
     // Archives are long, and what else the agent does goes on.
     let reading = tokio::task::spawn_blocking(move || {
-        let archive = archive::read(&load.log, agent.captures.max_body_bytes())?;
+        let archive = archive::read_archive(&load.log, agent.captures.max_body_bytes())?;
         let problems = archive.problems;
         let skipped = i64::try_from(archive.skipped).unwrap_or(i64::MAX);
-        let ids = agent.captures.import(archive.captures);
+        let ids = agent.captures.import_captures(archive.captures);
         Ok(requests::ImportedRequests { ids, skipped, problems })
     });
-    let read = reading.await.map_err(|error| WebRejection::failed(error.to_string()))?;
+    let read = reading.await.map_err(|error| WebRejection::internal_error(error.to_string()))?;
     read.map_err(|problem: String| WebRejection::invalid_body(problem))
 }
 
 async fn update_request(agent: Shared, update: requests::Update) -> WebResult<requests::Update> {
     let changed = agent.captures.annotate(&update.id, update.pinned, update.note);
     let changed = changed.map_err(|error| WebRejection::invalid_body(error.to_string()))?;
-    changed.map(|record| record.show()).ok_or_else(WebRejection::not_found)
+    changed.map(|record| record.to_captured_request()).ok_or_else(WebRejection::not_found)
 }
 
 async fn delete_request(agent: Shared, delete: requests::Delete) -> WebResult<requests::Delete> {
@@ -319,7 +325,7 @@ async fn clear_requests(agent: Shared, _: requests::Clear) -> WebResult<requests
 }
 
 fn not_emptied(problem: String) -> WebRejection {
-    WebRejection::failed(format!("inspect_file: cannot be emptied: {problem}"))
+    WebRejection::internal_error(format!("inspect_file: cannot be emptied: {problem}"))
 }
 
 #[cfg(test)]
@@ -329,7 +335,7 @@ mod tests {
     #[test]
     fn every_operation_of_the_table_has_one_handler() {
         let name = |info: &ginnel_api::Info| format!("{}.{}", info.resource, info.name);
-        let mut handled: Vec<_> = all().iter().map(|handler| name(handler.info)).collect();
+        let mut handled: Vec<_> = all_handlers().iter().map(|handler| name(handler.info)).collect();
         let mut declared: Vec<_> = ginnel_api::local::operations().map(name).collect();
         handled.sort();
         declared.sort();
@@ -344,7 +350,7 @@ mod tests {
         let document = document.as_object().cloned().unwrap_or_default();
         let held = ginnel_net::HeldSockets::hold();
 
-        let reading = read_definition(move || Definition::read(&document));
+        let reading = read_definition(move || Definition::from_document(&document));
         let (read, in_time) = tokio::join!(reading, async { held.release() });
 
         assert!(in_time && read.is_ok(), "{read:?}");

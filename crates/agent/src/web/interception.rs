@@ -24,7 +24,7 @@ use crate::intercept::{
 const REFUSAL_STATUS: i64 = 403;
 
 /// Every handler of these resources.
-pub(super) fn all() -> Vec<WebHandler> {
+pub(super) fn all_handlers() -> Vec<WebHandler> {
     vec![
         on(list_mocks),
         on(add_mock),
@@ -48,29 +48,30 @@ pub(super) fn all() -> Vec<WebHandler> {
 
 async fn list_mocks(agent: Shared, _: mocks::List) -> WebResult<mocks::List> {
     let all = agent.interceptors.mocks().all();
-    let shown = all.iter().map(|mock| show(mock)).collect::<Result<_, _>>()?;
+    let shown = all.iter().map(|mock| show_rule(mock)).collect::<Result<_, _>>()?;
     Ok(Page::whole(&mocks::List::INFO, "/api", shown))
 }
 
 async fn add_mock(agent: Shared, add: mocks::Add) -> WebResult<mocks::Add> {
-    let mut added = fields(&add)?;
+    let mut added = operation_fields(&add)?;
     if let Some(Value::String(id)) = added.remove("captured_id") {
-        let mut captured = captured(&agent, &id).map_err(|problem| invalid_mock(&problem))?;
+        let mut captured =
+            fields_from_capture(&agent, &id).map_err(|problem| invalid_mock(&problem))?;
         if MockResponse::ALTERNATIVES.iter().any(|name| added.contains_key(*name)) {
             captured.retain(|name, _| !MockResponse::ALTERNATIVES.contains(&name.as_str()));
         }
         captured.extend(added);
         added = captured;
     }
-    show(&*agent.interceptors.add_mock(added, false).map_err(mock_refusal)?)
+    show_rule(&*agent.interceptors.add_mock(added, false).map_err(mock_rejection)?)
 }
 
 /// The fields of a mock that responds as the local service did to a captured request.
-fn captured(agent: &Shared, id: &str) -> Result<Map<String, Value>, String> {
+fn fields_from_capture(agent: &Shared, id: &str) -> Result<Map<String, Value>, String> {
     let record = agent.captures.find(id);
     let record =
         record.ok_or_else(|| format!("captured_id: no captured request has the id {id:?}"))?;
-    let exchange = record.exchange();
+    let exchange = record.lock_exchange();
     let response = exchange.response.as_ref();
     let response = response.ok_or("captured_id: the captured request has no response")?;
     if !response.is_whole() {
@@ -78,28 +79,28 @@ fn captured(agent: &Shared, id: &str) -> Result<Map<String, Value>, String> {
             captured, or did not come to its end yet";
         return Err(problem.to_owned());
     }
-    let mut fields = MockResponse::fields_of(response);
+    let mut fields = MockResponse::fields_from_response(response);
     // What somebody responded is no template.
     fields.insert("template".to_owned(), false.into());
     Ok(fields)
 }
 
 async fn get_mock(agent: Shared, get: mocks::Get) -> WebResult<mocks::Get> {
-    show(&*agent.interceptors.mocks().find(&get.id).ok_or_else(WebRejection::not_found)?)
+    show_rule(&*agent.interceptors.mocks().find(&get.id).ok_or_else(WebRejection::not_found)?)
 }
 
 async fn update_mock(agent: Shared, update: mocks::Update) -> WebResult<mocks::Update> {
-    let mut changes = fields(&update)?;
+    let mut changes = operation_fields(&update)?;
     if update.times == Some(0) {
         // Null takes a value away, which JSON clients that leave nulls out cannot say.
         changes.insert("times".to_owned(), Value::Null);
     }
     let changed = agent.interceptors.update_mock(&update.id, changes);
-    show(&*changed.map_err(mock_refusal)?)
+    show_rule(&*changed.map_err(mock_rejection)?)
 }
 
 async fn delete_mock(agent: Shared, delete: mocks::Delete) -> WebResult<mocks::Delete> {
-    removed(agent.interceptors.remove_mock(Some(&delete.id)))
+    check_removed(agent.interceptors.remove_mock(Some(&delete.id)))
 }
 
 async fn clear_mocks(agent: Shared, _: mocks::Clear) -> WebResult<mocks::Clear> {
@@ -109,25 +110,25 @@ async fn clear_mocks(agent: Shared, _: mocks::Clear) -> WebResult<mocks::Clear> 
 
 async fn list_holds(agent: Shared, _: holds::List) -> WebResult<holds::List> {
     let all = agent.interceptors.holds().all();
-    let shown = all.iter().map(|hold| show(hold)).collect::<Result<_, _>>()?;
+    let shown = all.iter().map(|hold| show_rule(hold)).collect::<Result<_, _>>()?;
     Ok(Page::whole(&holds::List::INFO, "/api", shown))
 }
 
 async fn add_hold(agent: Shared, add: holds::Add) -> WebResult<holds::Add> {
-    show(&*agent.interceptors.add_hold(fields(&add)?).map_err(hold_refusal)?)
+    show_rule(&*agent.interceptors.add_hold(operation_fields(&add)?).map_err(hold_rejection)?)
 }
 
 async fn get_hold(agent: Shared, get: holds::Get) -> WebResult<holds::Get> {
-    show(&*agent.interceptors.holds().find(&get.id).ok_or_else(WebRejection::not_found)?)
+    show_rule(&*agent.interceptors.holds().find(&get.id).ok_or_else(WebRejection::not_found)?)
 }
 
 async fn update_hold(agent: Shared, update: holds::Update) -> WebResult<holds::Update> {
-    let changed = agent.interceptors.update_hold(&update.id, fields(&update)?);
-    show(&*changed.map_err(hold_refusal)?)
+    let changed = agent.interceptors.update_hold(&update.id, operation_fields(&update)?);
+    show_rule(&*changed.map_err(hold_rejection)?)
 }
 
 async fn delete_hold(agent: Shared, delete: holds::Delete) -> WebResult<holds::Delete> {
-    removed(agent.interceptors.remove_hold(Some(&delete.id)))
+    check_removed(agent.interceptors.remove_hold(Some(&delete.id)))
 }
 
 async fn clear_holds(agent: Shared, _: holds::Clear) -> WebResult<holds::Clear> {
@@ -149,7 +150,7 @@ async fn release_held(
     release: held_requests::Release,
 ) -> WebResult<held_requests::Release> {
     let held = find_held(&agent, &release.id)?;
-    decided(&held, edited(&held, edits(release, &held.request)?)?)
+    decide_held(&held, decision_from_edits(&held, read_edits(release, &held.request)?)?)
 }
 
 async fn refuse_held(
@@ -163,11 +164,11 @@ async fn refuse_held(
         let status = refuse.status.unwrap_or_default();
         invalid_change(&format!("status: {status} is not from 400 to 599"))
     })?;
-    decided(&held, HoldDecision::Refuse(status, refuse.body.unwrap_or_default()))
+    decide_held(&held, HoldDecision::Refuse(status, refuse.body.unwrap_or_default()))
 }
 
 async fn flush_held(agent: Shared, _: held_requests::Flush) -> WebResult<held_requests::Flush> {
-    agent.interceptors.held().let_go(None);
+    agent.interceptors.held().release_matching(None);
     Ok(())
 }
 
@@ -178,7 +179,7 @@ pub(crate) fn find_held(agent: &Shared, id: &str) -> Result<Arc<WaitingRequest>,
 }
 
 /// What becomes of a request that is let go with these changes.
-pub(crate) fn edited(
+pub(crate) fn decision_from_edits(
     held: &WaitingRequest,
     edits: RequestEdits,
 ) -> Result<HoldDecision, WebRejection> {
@@ -203,14 +204,17 @@ pub(crate) fn edited(
 }
 
 /// Ends the wait of a request.
-pub(crate) fn decided(held: &WaitingRequest, decision: HoldDecision) -> Result<(), WebRejection> {
+pub(crate) fn decide_held(
+    held: &WaitingRequest,
+    decision: HoldDecision,
+) -> Result<(), WebRejection> {
     match held.decide(decision) {
         true => Ok(()),
         false => Err(WebRejection::gone(format!("the request {} waits no more", held.record.id))),
     }
 }
 
-fn edits(
+fn read_edits(
     mut release: held_requests::Release,
     original: &CapturedMessage,
 ) -> Result<RequestEdits, WebRejection> {
@@ -249,38 +253,41 @@ fn show_held(held: &WaitingRequest) -> held_requests::HeldRequest {
         uri: format!("/api/requests/held/{}", held.record.id),
         hold_id: held.hold_id.clone(),
         tunnel_name: held.record.tunnel_name.clone(),
-        start: time(held.record.start()),
+        start: time(held.record.local_start()),
         until: time(held.until),
-        request: held.request.show_request(),
+        request: held.request.to_request_message(),
     }
 }
 
 /// A rule as the type of its resource.
-fn show<T: DeserializeOwned, A: RuleAction>(rule: &InterceptRule<A>) -> Result<T, WebRejection> {
-    serde_json::from_value(rule.show()).map_err(|error| WebRejection::failed(error.to_string()))
+fn show_rule<T: DeserializeOwned, A: RuleAction>(
+    rule: &InterceptRule<A>,
+) -> Result<T, WebRejection> {
+    serde_json::from_value(rule.to_json())
+        .map_err(|error| WebRejection::internal_error(error.to_string()))
 }
 
 /// What an operation says of a rule.
-fn fields(operation: &impl Serialize) -> Result<Map<String, Value>, WebRejection> {
+fn operation_fields(operation: &impl Serialize) -> Result<Map<String, Value>, WebRejection> {
     match serde_json::to_value(operation) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Ok(Map::new()),
-        Err(error) => Err(WebRejection::failed(error.to_string())),
+        Err(error) => Err(WebRejection::internal_error(error.to_string())),
     }
 }
 
-fn removed(was_there: bool) -> Result<(), WebRejection> {
+fn check_removed(was_there: bool) -> Result<(), WebRejection> {
     if was_there { Ok(()) } else { Err(WebRejection::not_found()) }
 }
 
-fn mock_refusal(error: RuleError) -> WebRejection {
+fn mock_rejection(error: RuleError) -> WebRejection {
     match error {
         RuleError::Unknown => WebRejection::not_found(),
         RuleError::Invalid(problems) => WebRejection::invalid_mock(&problems),
     }
 }
 
-fn hold_refusal(error: RuleError) -> WebRejection {
+fn hold_rejection(error: RuleError) -> WebRejection {
     match error {
         RuleError::Unknown => WebRejection::not_found(),
         RuleError::Invalid(problems) => WebRejection::invalid_hold(&problems),

@@ -19,15 +19,15 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-pub(super) use interception::{decided, edited, find_held};
+pub(super) use interception::{decide_held, decision_from_edits, find_held};
 pub(super) use rejection::WebRejection;
-pub(super) use routes::read;
+pub(super) use routes::read_body;
 
 use ginnel_net::descriptors::{self, DescriptorLimit};
 use ginnel_net::private::PrivateListener;
 use ginnel_net::{
     ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, listen_at,
-    routed, serve_api,
+    serve_api, service_from_router,
 };
 
 use super::Error;
@@ -54,7 +54,7 @@ pub(super) struct WebState {
 }
 
 /// Listens where the local API shall be.
-pub(super) async fn listen(address: &WebAddress) -> Result<Option<TcpListener>, Error> {
+pub(super) async fn open_listener(address: &WebAddress) -> Result<Option<TcpListener>, Error> {
     let failed = |address: &str, source| Error::Listen { address: address.to_owned(), source };
     match address {
         WebAddress::Off => Ok(None),
@@ -87,10 +87,15 @@ impl WebServer {
         let address = listener.local_addr().map_err(failed)?;
         // A tunnel to our own API would hand it to the public.
         let private = PrivateListener::new(address);
-        let router = routes::router(Arc::new(WebState { shared, hosts, address }));
+        let router = routes::build_router(Arc::new(WebState { shared, hosts, address }));
         let shutdown = Shutdown::default();
-        let listener =
-            serve_api(listener, routed(router), limit(), ApiTimeouts::default, &shutdown);
+        let listener = serve_api(
+            listener,
+            service_from_router(router),
+            connection_limit(),
+            ApiTimeouts::default,
+            &shutdown,
+        );
         Ok(Self { listener: listener.map_err(failed)?, shutdown, _private: private })
     }
 
@@ -102,14 +107,14 @@ impl WebServer {
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        self.shutdown.begin(ShutdownPhase::Forced);
+        self.shutdown.begin_phase(ShutdownPhase::Forced);
     }
 }
 
 /// How many connections are held.
-fn limit() -> Arc<ConnectionLimit> {
-    let total = DescriptorLimit::now().local_api();
-    let per_address = descriptors::share_of_one_address(total);
+fn connection_limit() -> Arc<ConnectionLimit> {
+    let total = DescriptorLimit::read_current().agent_api_connections();
+    let per_address = descriptors::share_per_address(total);
     let caps = ConnectionCaps { total, per_address, reserved: 0 };
     ConnectionLimit::new("API clients", caps, |_| false)
 }

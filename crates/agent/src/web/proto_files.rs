@@ -8,7 +8,7 @@ use super::rejection::WebRejection;
 use crate::protobuf::ProtoError;
 
 /// Every handler of this resource.
-pub(super) fn all() -> Vec<WebHandler> {
+pub(super) fn all_handlers() -> Vec<WebHandler> {
     vec![
         on(list_proto_files),
         on(add_proto_files),
@@ -32,8 +32,8 @@ async fn add_proto_files(agent: Shared, add: proto_files::Add) -> WebResult<prot
     let reading = tokio::task::spawn_blocking(move || {
         agent.proto_files.add(&files, add.descriptor_set.as_ref().map(|set| &*set.0))
     });
-    let added = reading.await.map_err(|error| WebRejection::failed(error.to_string()))?;
-    Ok(proto_files::AddedProtoFiles { proto_files: added.map_err(refusal)? })
+    let added = reading.await.map_err(|error| WebRejection::internal_error(error.to_string()))?;
+    Ok(proto_files::AddedProtoFiles { proto_files: added.map_err(proto_file_rejection)? })
 }
 
 async fn get_proto_file(agent: Shared, get: proto_files::Get) -> WebResult<proto_files::Get> {
@@ -44,7 +44,7 @@ async fn delete_proto_file(
     agent: Shared,
     delete: proto_files::Delete,
 ) -> WebResult<proto_files::Delete> {
-    match agent.proto_files.remove(&delete.name).map_err(refusal)? {
+    match agent.proto_files.remove(&delete.name).map_err(proto_file_rejection)? {
         true => Ok(()),
         false => Err(WebRejection::not_found()),
     }
@@ -55,6 +55,6 @@ async fn clear_proto_files(agent: Shared, _: proto_files::Clear) -> WebResult<pr
     Ok(())
 }
 
-fn refusal(error: ProtoError) -> WebRejection {
+fn proto_file_rejection(error: ProtoError) -> WebRejection {
     WebRejection::invalid_proto_file(&error.to_string())
 }

@@ -21,7 +21,7 @@ pub(crate) struct WebRejection {
 impl WebRejection {
     /// A refusal with a code of its own.
     pub fn new(status: u16, code: u16, message: &str, problem: impl Into<String>) -> Self {
-        let mut rejection = Self::plain(status, message).with("err", problem);
+        let mut rejection = Self::with_status(status, message).with_detail("err", problem);
         rejection.body.error_code = Some(code.into());
         rejection
     }
@@ -54,7 +54,7 @@ impl WebRejection {
 
     /// A proto file is wrong; the message says where.
     pub fn invalid_proto_file(problem: &str) -> Self {
-        let mut rejection = Self::plain(400, &format!("invalid proto file: {problem}"));
+        let mut rejection = Self::with_status(400, &format!("invalid proto file: {problem}"));
         rejection.body.error_code = Some(110.into());
         rejection
     }
@@ -65,25 +65,25 @@ impl WebRejection {
 
     /// Nothing has this path; it is added where the request is answered.
     pub fn not_found() -> Self {
-        Self::plain(404, "Resource not found")
+        Self::with_status(404, "Resource not found")
     }
 
     /// Something that the request names is not there.
     pub fn gone(problem: impl Into<String>) -> Self {
-        Self::not_found().with("err", problem)
+        Self::not_found().with_detail("err", problem)
     }
 
     pub fn wrong_method(allow: &str) -> Self {
-        Self { allow: Some(allow.to_owned()), ..Self::plain(405, "Method not allowed") }
+        Self { allow: Some(allow.to_owned()), ..Self::with_status(405, "Method not allowed") }
     }
 
     pub fn wrong_host(host: &str) -> Self {
         let message = "the agent does not serve this host name; web_allow_hosts can allow it";
-        Self::plain(403, message).with("host", host)
+        Self::with_status(403, message).with_detail("host", host)
     }
 
     pub fn cross_site() -> Self {
-        Self::plain(403, "pages of other sites may not do this")
+        Self::with_status(403, "pages of other sites may not do this")
     }
 
     pub fn too_large(limit: usize) -> Self {
@@ -91,14 +91,14 @@ impl WebRejection {
     }
 
     /// The agent itself failed.
-    pub fn failed(problem: impl Into<String>) -> Self {
-        Self::plain(500, "the agent failed").with("err", problem)
+    pub fn internal_error(problem: impl Into<String>) -> Self {
+        Self::with_status(500, "the agent failed").with_detail("err", problem)
     }
 
     /// The refusal of arguments that do not fit the table; none where they do. What nobody reads does no
     /// harm, but in what is kept: the definition of a tunnel, a rule.
-    pub fn of_arguments(resource: &str, decoded: &DecodedArguments) -> Option<Self> {
-        let invalid = refusal_of(resource);
+    pub fn from_arguments(resource: &str, decoded: &DecodedArguments) -> Option<Self> {
+        let invalid = rejection_for(resource);
         let mut problems = Vec::new();
         for error in decoded.errors.iter() {
             match error {
@@ -115,7 +115,7 @@ impl WebRejection {
                 ArgumentError::UnknownQuery { .. } | ArgumentError::RepeatedQuery(_) => {}
                 ArgumentError::UnknownField { .. } if invalid.is_none() => {}
                 error if STARTED.contains(&resource) => {
-                    problems.push(crate::definition::problem(error));
+                    problems.push(crate::definition::describe_error(error));
                 }
                 error => problems.push(error.to_string()),
             }
@@ -128,14 +128,14 @@ impl WebRejection {
     }
 
     /// Adds the path that a request asked for, where nothing else is said about what is not there.
-    pub fn at(mut self, path: &str) -> Self {
+    pub fn with_path(mut self, path: &str) -> Self {
         if matches!(self.body.status_code, 404 | 405) && self.body.details.is_empty() {
-            self = self.with("path", path);
+            self = self.with_detail("path", path);
         }
         self
     }
 
-    fn plain(status_code: u16, message: &str) -> Self {
+    fn with_status(status_code: u16, message: &str) -> Self {
         let msg = message.to_owned();
         let body = ErrorBody { error_code: None, status_code, msg, details: Map::new() };
         Self { body: Box::new(body), allow: None }
@@ -150,14 +150,14 @@ impl WebRejection {
         self
     }
 
-    fn with(mut self, name: &str, detail: impl Into<String>) -> Self {
+    fn with_detail(mut self, name: &str, detail: impl Into<String>) -> Self {
         self.body.details.insert(name.to_owned(), Value::String(detail.into()));
         self
     }
 }
 
 /// How what is wrong with the fields of a resource is refused; none where unknown fields do no harm.
-fn refusal_of(resource: &str) -> Option<fn(&[String]) -> WebRejection> {
+fn rejection_for(resource: &str) -> Option<fn(&[String]) -> WebRejection> {
     match resource {
         "tunnels" | "endpoints" => Some(WebRejection::invalid_tunnel),
         "mocks" => Some(WebRejection::invalid_mock),
@@ -174,7 +174,7 @@ impl HandlerError for WebRejection {
     }
 
     fn unexpected(error: &serde_json::Error) -> Self {
-        Self::failed(error.to_string())
+        Self::internal_error(error.to_string())
     }
 }
 

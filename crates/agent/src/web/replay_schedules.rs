@@ -9,7 +9,7 @@ use crate::replay::ReplayError;
 use crate::replay_schedules::ScheduleError;
 
 /// Every handler of this resource.
-pub(super) fn all() -> Vec<WebHandler> {
+pub(super) fn all_handlers() -> Vec<WebHandler> {
     vec![
         on(list_schedules),
         on(add_schedule),
@@ -24,7 +24,7 @@ async fn list_schedules(
     _: replay_schedules::List,
 ) -> WebResult<replay_schedules::List> {
     let all = agent.replay_schedules.all();
-    let shown = all.iter().map(|schedule| schedule.show()).collect();
+    let shown = all.iter().map(|schedule| schedule.to_replay_schedule()).collect();
     Ok(Page::whole(&replay_schedules::List::INFO, "/api", shown))
 }
 
@@ -32,8 +32,8 @@ async fn add_schedule(
     agent: Shared,
     add: replay_schedules::Add,
 ) -> WebResult<replay_schedules::Add> {
-    let schedule = agent.start_schedule(add).map_err(refusal)?;
-    Ok(schedule.show())
+    let schedule = agent.start_schedule(add).map_err(schedule_rejection)?;
+    Ok(schedule.to_replay_schedule())
 }
 
 async fn get_schedule(
@@ -41,7 +41,7 @@ async fn get_schedule(
     get: replay_schedules::Get,
 ) -> WebResult<replay_schedules::Get> {
     let schedule = agent.replay_schedules.find(&get.id).ok_or_else(WebRejection::not_found)?;
-    Ok(schedule.show())
+    Ok(schedule.to_replay_schedule())
 }
 
 async fn delete_schedule(
@@ -62,7 +62,7 @@ async fn clear_schedules(
     Ok(())
 }
 
-fn refusal(error: ScheduleError) -> WebRejection {
+fn schedule_rejection(error: ScheduleError) -> WebRejection {
     let field = match &error {
         ScheduleError::Replay(ReplayError::NoRecord(_) | ReplayError::Truncated) => "captured_id: ",
         ScheduleError::Replay(ReplayError::NoTunnel(_)) => "tunnel_name: ",

@@ -30,9 +30,9 @@ const MAX_ARCHIVE_BYTES: usize = 64 << 20;
 const API_PATH: &str = "/api";
 
 /// The routes of the local API and of the page.
-pub(super) fn router(state: Arc<WebState>) -> Router {
-    let mut router = page::router();
-    let operations: BTreeMap<_, _> = WebOperations::by_template(handlers::all())
+pub(super) fn build_router(state: Arc<WebState>) -> Router {
+    let mut router = page::build_router();
+    let operations: BTreeMap<_, _> = WebOperations::by_template(handlers::all_handlers())
         .into_iter()
         .map(|(template, operations)| (template, Arc::new(operations)))
         .collect();
@@ -41,19 +41,23 @@ pub(super) fn router(state: Arc<WebState>) -> Router {
         // A slash at the end makes no difference, unless what has no name is meant.
         let unnamed = operations.get(format!("{template}/{{name}}").as_str());
         router = router
-            .route(&path, route(own.clone(), None))
-            .route(&format!("{path}/"), route(own.clone(), unnamed.cloned()));
+            .route(&path, template_route(own.clone(), None))
+            .route(&format!("{path}/"), template_route(own.clone(), unnamed.cloned()));
     }
     router
-        .fallback(|uri: Uri| async move { WebRejection::not_found().at(uri.path()) })
-        .layer(from_fn_with_state(state.clone(), finish))
+        .fallback(|uri: Uri| async move { WebRejection::not_found().with_path(uri.path()) })
+        .layer(from_fn_with_state(state.clone(), guard_request))
         .with_state(state)
 }
 
 /// Refuses what other sites may send, and completes answers.
-async fn finish(State(state): State<Arc<WebState>>, request: Request, next: Next) -> Response {
+async fn guard_request(
+    State(state): State<Arc<WebState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (head, body) = request.into_parts();
-    let mut response = match guard::check(&head, &state.hosts) {
+    let mut response = match guard::check_request(&head, &state.hosts) {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(rejection) => rejection.into_response(),
     };
@@ -63,15 +67,15 @@ async fn finish(State(state): State<Arc<WebState>>, request: Request, next: Next
 }
 
 /// The route of a template; `unnamed` answers where its path also means the tunnel without a name.
-fn route(
+fn template_route(
     own: Arc<WebOperations>,
     unnamed: Option<Arc<WebOperations>>,
 ) -> MethodRouter<Arc<WebState>> {
     any(move |State(state): State<Arc<WebState>>, request: Request| async move {
         let path = request.uri().path().to_owned();
         let unnamed = unnamed.filter(|_| is_unnamed(&state, request.method()));
-        let answered = answer(&state, &unnamed.unwrap_or(own), request).await;
-        answered.map_err(|rejection| rejection.at(&path))
+        let answered = perform_operation(&state, &unnamed.unwrap_or(own), request).await;
+        answered.map_err(|rejection| rejection.with_path(&path))
     })
 }
 
@@ -81,35 +85,35 @@ fn is_unnamed(state: &WebState, method: &Method) -> bool {
 }
 
 /// Performs an operation: method, body, path and query, then its handler.
-async fn answer(
+async fn perform_operation(
     state: &WebState,
     operations: &WebOperations,
     request: Request,
 ) -> Result<Response, WebRejection> {
     let (head, body) = request.into_parts();
-    let handler = operations.handler(&head.method);
+    let handler = operations.handler_for(&head.method);
     let handler = handler.ok_or_else(|| WebRejection::wrong_method(&operations.methods))?;
     if head.method == Method::POST {
         guard::check_type(&head.headers)?;
     }
     let info = handler.info;
     let body = match info.takes_body() {
-        true => Some(read(body, longest_body(info)).await?),
+        true => Some(read_body(body, longest_body(info)).await?),
         false => None,
     };
     let path = head.uri.path().strip_prefix(API_PATH).unwrap_or_default().replace('+', "%20");
-    let queried = decode::query(info, head.uri.query(), i64::MAX as u64);
+    let queried = decode::decode_query(info, head.uri.query(), i64::MAX as u64);
     let is_long = body.as_ref().is_some_and(|body| body.len() > MAX_BODY_BYTES);
-    let decode = move || decode::arguments(info, &path, queried, body.as_deref());
+    let decode = move || decode::decode_arguments(info, &path, queried, body.as_deref());
     let decoded = match is_long {
         // An archive takes its time, and what else the agent does goes on.
         true => {
             let decoding = tokio::task::spawn_blocking(decode).await;
-            decoding.map_err(|error| WebRejection::failed(error.to_string()))?
+            decoding.map_err(|error| WebRejection::internal_error(error.to_string()))?
         }
         false => decode(),
     };
-    if let Some(rejection) = WebRejection::of_arguments(info.resource, &decoded) {
+    if let Some(rejection) = WebRejection::from_arguments(info.resource, &decoded) {
         return Err(rejection);
     }
     // What is put where nothing was is made.
@@ -117,8 +121,8 @@ async fn answer(
         let name = decoded.arguments.get("name").and_then(Value::as_str);
         name.is_none_or(|name| state.shared.tunnels.find(name).is_none())
     };
-    let body = handler.answer(state.shared.clone(), decoded.arguments).await?;
-    Ok(success_response(if is_new { 201 } else { info.success() }, body))
+    let body = handler.perform_operation(state.shared.clone(), decoded.arguments).await?;
+    Ok(success_response(if is_new { 201 } else { info.success_status() }, body))
 }
 
 /// How long the body of an operation may be.
@@ -127,7 +131,7 @@ fn longest_body(info: &Info) -> usize {
 }
 
 /// The body of a request.
-pub(crate) async fn read(body: Body, longest: usize) -> Result<Bytes, WebRejection> {
+pub(crate) async fn read_body(body: Body, longest: usize) -> Result<Bytes, WebRejection> {
     match Limited::new(body, longest).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(WebRejection::too_large(longest)),

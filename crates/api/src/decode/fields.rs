@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{ArgumentError, ArgumentErrors, names};
+use super::{ArgumentError, ArgumentErrors, known_names};
 use crate::json::type_name;
 use crate::{Field, Kind};
 
 /// Checks the members of an object with known fields, and leaves out what is null; `place` says where it
 /// stands.
-pub(super) fn record(
+pub(super) fn decode_record(
     known: &[&'static Field],
     object: Map<String, Value>,
     place: &str,
@@ -16,12 +16,14 @@ pub(super) fn record(
 ) -> Map<String, Value> {
     let mut checked = Map::with_capacity(object.len());
     for (name, member) in object {
-        let here = join(place, &name);
+        let here = join_place(place, &name);
         match known.iter().find(|field| field.name == name) {
-            None => errors.push(ArgumentError::UnknownField { place: here, known: names(known) }),
+            None => {
+                errors.push(ArgumentError::UnknownField { place: here, known: known_names(known) })
+            }
             Some(_) if member.is_null() => {}
             Some(field) => {
-                if let Some(member) = value(&field.kind, member, &here, errors) {
+                if let Some(member) = decode_value(&field.kind, member, &here, errors) {
                     checked.insert(name, member);
                 }
             }
@@ -31,36 +33,41 @@ pub(super) fn record(
 }
 
 /// A value of a kind; none where it is of another.
-fn value(kind: &Kind, value: Value, place: &str, errors: &mut ArgumentErrors) -> Option<Value> {
+fn decode_value(
+    kind: &Kind,
+    value: Value,
+    place: &str,
+    errors: &mut ArgumentErrors,
+) -> Option<Value> {
     match (kind, value) {
         (Kind::Text { max: Some(limit) }, Value::String(text)) if text.len() > *limit => {
             let (place, length) = (place.to_owned(), text.len());
             errors.push(ArgumentError::TooLong { place, length, limit: *limit });
             None
         }
-        (Kind::List(item), Value::Array(items)) => Some(list(item, items, place, errors)),
-        (Kind::Map(item), Value::Object(members)) => Some(map(item, members, place, errors)),
+        (Kind::List(item), Value::Array(items)) => Some(decode_list(item, items, place, errors)),
+        (Kind::Map(item), Value::Object(members)) => Some(decode_map(item, members, place, errors)),
         (Kind::Record(shape), Value::Object(members)) => {
             let known: Vec<&'static Field> = shape.fields.iter().collect();
-            Some(Value::Object(record(&known, members, place, errors)))
+            Some(Value::Object(decode_record(&known, members, place, errors)))
         }
         (kind, value) if is_plain(kind, &value) => Some(value),
         (kind, value) => {
-            let (actual, expected) = (type_name(&value), expected(kind));
+            let (actual, expected) = (type_name(&value), expected_type(kind));
             errors.push(ArgumentError::WrongType { place: place.to_owned(), actual, expected });
             None
         }
     }
 }
 
-fn list(item: &Kind, items: Vec<Value>, place: &str, errors: &mut ArgumentErrors) -> Value {
+fn decode_list(item: &Kind, items: Vec<Value>, place: &str, errors: &mut ArgumentErrors) -> Value {
     let items = items.into_iter().enumerate();
-    let checked =
-        items.filter_map(|(index, one)| value(item, one, &format!("{place}[{index}]"), errors));
+    let checked = items
+        .filter_map(|(index, one)| decode_value(item, one, &format!("{place}[{index}]"), errors));
     Value::Array(checked.collect())
 }
 
-fn map(
+fn decode_map(
     item: &Kind,
     members: Map<String, Value>,
     place: &str,
@@ -68,7 +75,7 @@ fn map(
 ) -> Value {
     let present = members.into_iter().filter(|(_, member)| !member.is_null());
     let checked = present.filter_map(|(name, member)| {
-        let member = value(item, member, &join(place, &name), errors)?;
+        let member = decode_value(item, member, &join_place(place, &name), errors)?;
         Some((name, member))
     });
     Value::Object(checked.collect())
@@ -88,7 +95,7 @@ fn is_plain(kind: &Kind, value: &Value) -> bool {
     }
 }
 
-fn expected(kind: &Kind) -> &'static str {
+fn expected_type(kind: &Kind) -> &'static str {
     match kind {
         Kind::Text { .. } | Kind::Secret | Kind::Time | Kind::Bytes => "a string",
         Kind::TextOrNumber => "a string or a whole number",
@@ -101,6 +108,6 @@ fn expected(kind: &Kind) -> &'static str {
     }
 }
 
-fn join(place: &str, name: &str) -> String {
+fn join_place(place: &str, name: &str) -> String {
     if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
 }

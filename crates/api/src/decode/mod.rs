@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{Field, Info, ParameterLocation, Verb, json};
 
-pub use query::query;
+pub use query::decode_query;
 
 /// How many errors are told at most.
 const MAX_ARGUMENT_ERRORS: usize = 50;
@@ -76,7 +76,7 @@ pub enum ArgumentError {
 }
 
 /// Joins what stands in the path and the body to what stood in the query string.
-pub fn arguments(
+pub fn decode_arguments(
     info: &Info,
     path: &str,
     queried: DecodedArguments,
@@ -86,27 +86,27 @@ pub fn arguments(
     let body = match body.unwrap_or_default() {
         _ if !info.method.has_body() => Map::new(),
         b"" if !info.takes_body() => Map::new(),
-        body => json::object(body).unwrap_or_else(|error| {
+        body => json::parse_object(body).unwrap_or_else(|error| {
             decoded.errors.push(ArgumentError::NotAnObject(error.to_string()));
             Map::new()
         }),
     };
-    decoded.path(info, path);
-    decoded.body(info, body);
-    decoded.require(info.parameters);
+    decoded.decode_path(info, path);
+    decoded.decode_body(info, body);
+    decoded.require_parameters(info.parameters);
     decoded
 }
 
 /// The values of known fields, as a request or a file of settings has them.
-pub fn fields(known: &'static [Field], object: Map<String, Value>) -> DecodedArguments {
+pub fn decode_fields(known: &'static [Field], object: Map<String, Value>) -> DecodedArguments {
     let mut decoded = DecodedArguments::default();
     let known: Vec<_> = known.iter().collect();
-    decoded.arguments = fields::record(&known, object, "", &mut decoded.errors);
+    decoded.arguments = fields::decode_record(&known, object, "", &mut decoded.errors);
     decoded
 }
 
 impl DecodedArguments {
-    fn path(&mut self, info: &Info, path: &str) {
+    fn decode_path(&mut self, info: &Info, path: &str) {
         for (template, segment) in info.path.split('/').zip(path.split('/')) {
             let name = template.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
             let Some(name) = name else { continue };
@@ -117,16 +117,17 @@ impl DecodedArguments {
         }
     }
 
-    fn body(&mut self, info: &Info, body: Map<String, Value>) {
+    fn decode_body(&mut self, info: &Info, body: Map<String, Value>) {
         let known = |parameter: &&Field| {
-            info.place(parameter.name) == ParameterLocation::Body
+            info.parameter_location(parameter.name) == ParameterLocation::Body
                 || may_repeat(info, parameter.name)
         };
         let known: Vec<&'static Field> = info.parameters.iter().filter(known).collect();
-        let body = fields::record(&known, body, "", &mut self.errors);
-        let changes = body.keys().any(|name| info.place(name) == ParameterLocation::Body);
+        let body = fields::decode_record(&known, body, "", &mut self.errors);
+        let changes =
+            body.keys().any(|name| info.parameter_location(name) == ParameterLocation::Body);
         if info.method == Verb::PATCH && !changes {
-            self.errors.push(ArgumentError::Unchanged { known: names(&known) });
+            self.errors.push(ArgumentError::Unchanged { known: known_names(&known) });
         }
         for (name, value) in body {
             match self.arguments.get(&name) {
@@ -139,7 +140,7 @@ impl DecodedArguments {
     }
 
     /// Asks for the parameters that must be there.
-    pub fn require(&mut self, parameters: &'static [Field]) {
+    pub fn require_parameters(&mut self, parameters: &'static [Field]) {
         for Field { name, .. } in parameters.iter().filter(|parameter| parameter.required) {
             if !self.arguments.contains_key(*name) {
                 self.errors.push(ArgumentError::Missing(name));
@@ -161,7 +162,7 @@ fn may_repeat(info: &Info, name: &str) -> bool {
 }
 
 /// The names of what is known.
-fn names(known: &[&Field]) -> String {
+fn known_names(known: &[&Field]) -> String {
     match known {
         [] => "there are none here".to_owned(),
         known => {
@@ -186,9 +187,10 @@ mod tests {
     #[test]
     fn all_that_is_wrong_is_told_and_the_rest_is_read() {
         let info = &requests::List::INFO;
-        let queried = query(info, Some("limit=0&tunnel_name=a&tunnel_name=b+%63&x=1&y=%zz"), 100);
+        let queried =
+            decode_query(info, Some("limit=0&tunnel_name=a&tunnel_name=b+%63&x=1&y=%zz"), 100);
 
-        let decoded = arguments(info, "/requests/http", queried, None);
+        let decoded = decode_arguments(info, "/requests/http", queried, None);
 
         assert_eq!(Value::Object(decoded.arguments.clone()), json!({"tunnel_name": "b c"}));
         assert_eq!(
@@ -207,7 +209,7 @@ mod tests {
         let info = &tunnels::Start::INFO;
         let body = br#"{"name": null, "inspect": 1, "verify_webhook": {"secret": 2, "x": 3}}"#;
 
-        let decoded = arguments(info, "/tunnels", DecodedArguments::default(), Some(body));
+        let decoded = decode_arguments(info, "/tunnels", DecodedArguments::default(), Some(body));
 
         assert_eq!(Value::Object(decoded.arguments.clone()), json!({"verify_webhook": {}}));
         assert_eq!(
@@ -225,7 +227,7 @@ mod tests {
     fn no_body_makes_many_errors() {
         let body = (0..1000).map(|number| (number.to_string(), number.into())).collect();
 
-        let decoded = fields(tunnels::Start::INFO.parameters, body);
+        let decoded = decode_fields(tunnels::Start::INFO.parameters, body);
 
         assert_eq!(decoded.errors.iter().count(), MAX_ARGUMENT_ERRORS);
     }

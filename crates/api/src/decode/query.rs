@@ -3,14 +3,14 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{ArgumentError, DecodedArguments, names};
+use super::{ArgumentError, DecodedArguments, known_names};
 use crate::{Field, Info, Kind, ParameterLocation};
 
 /// The arguments in a query string; numbers in it are limits, from 1 to `max_limit`.
-pub fn query(info: &Info, text: Option<&str>, max_limit: u64) -> DecodedArguments {
+pub fn decode_query(info: &Info, text: Option<&str>, max_limit: u64) -> DecodedArguments {
     let mut decoded = DecodedArguments::default();
     for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        if let Err(error) = decoded.pair(info, pair, max_limit) {
+        if let Err(error) = decoded.decode_pair(info, pair, max_limit) {
             decoded.errors.push(error);
         }
     }
@@ -18,16 +18,23 @@ pub fn query(info: &Info, text: Option<&str>, max_limit: u64) -> DecodedArgument
 }
 
 impl DecodedArguments {
-    fn pair(&mut self, info: &Info, pair: &str, max_limit: u64) -> Result<(), ArgumentError> {
+    fn decode_pair(
+        &mut self,
+        info: &Info,
+        pair: &str,
+        max_limit: u64,
+    ) -> Result<(), ArgumentError> {
         let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, text) = (decoded(name)?, decoded(text)?);
-        let known = |parameter: &&Field| info.place(parameter.name) == ParameterLocation::Query;
+        let (name, text) = (decode_component(name)?, decode_component(text)?);
+        let known = |parameter: &&Field| {
+            info.parameter_location(parameter.name) == ParameterLocation::Query
+        };
         let known: Vec<&Field> = info.parameters.iter().filter(known).collect();
         let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
-            return Err(ArgumentError::UnknownQuery { name, known: names(&known) });
+            return Err(ArgumentError::UnknownQuery { name, known: known_names(&known) });
         };
         let value = match parameter.kind {
-            Kind::Integer => Value::from(limit(&name, text, max_limit)?),
+            Kind::Integer => Value::from(parse_limit(&name, text, max_limit)?),
             _ => Value::from(text),
         };
         match self.arguments.insert(name.clone(), value) {
@@ -37,7 +44,7 @@ impl DecodedArguments {
     }
 }
 
-fn decoded(text: &str) -> Result<String, ArgumentError> {
+fn decode_component(text: &str) -> Result<String, ArgumentError> {
     let spaced = text.replace('+', " ");
     let decoded = percent_decode_str(&spaced).decode_utf8();
     match decoded {
@@ -54,7 +61,7 @@ fn escapes_are_whole(text: &str) -> bool {
     })
 }
 
-fn limit(name: &str, text: String, max: u64) -> Result<u64, ArgumentError> {
+fn parse_limit(name: &str, text: String, max: u64) -> Result<u64, ArgumentError> {
     let name = name.to_owned();
     let digits = text.strip_prefix('-').unwrap_or(&text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

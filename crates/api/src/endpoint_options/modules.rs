@@ -13,7 +13,7 @@ use crate::remote::edges::modules::{
 use crate::{HeaderList, Secret, policy_document};
 
 /// The modules of tunnels, in the order of the fields of a definition. `$then!` gets each as one group: the text and
-/// the type of its field in definitions, its field and type in [`EndpointOptions`], the protocols that can have it,
+/// the type of its field in definitions, its field and type in [`EndpointOptions`](crate::EndpointOptions), the protocols that can have it,
 /// the name of its member in a bind, and its flags.
 #[macro_export]
 macro_rules! tunnel_modules {

@@ -23,17 +23,17 @@ const MAX_STEPS: usize = 3;
 /// Masks a text together with the nodes of the anchors that its hidden aliases name.
 ///
 /// `mask` gets the names of the anchors whose nodes are to be hidden.
-pub(super) fn masked(source: &str, mask: impl Fn(&BTreeSet<String>) -> String) -> String {
-    let all = names(source);
+pub(super) fn mask_anchors(source: &str, mask: impl Fn(&BTreeSet<String>) -> String) -> String {
+    let all = anchor_names(source);
     let mut hidden: BTreeSet<String> = all.iter().filter(|it| is_secret(it)).cloned().collect();
-    let before = aliases(source);
+    let before = count_aliases(source);
     for _ in 0..MAX_STEPS {
         let masked = hide_nodes(&mask(&hidden), &hidden);
-        work::count(source.len());
+        work::count_bytes(source.len());
         if all.is_empty() {
             return masked;
         }
-        let after = aliases(&masked);
+        let after = count_aliases(&masked);
         let gone = before.iter().filter(|(name, count)| after.get(*name).unwrap_or(&0) < *count);
         let known = hidden.len();
         hidden.extend(gone.map(|(name, _)| (*name).to_owned()).filter(|it| all.contains(it)));
@@ -45,13 +45,13 @@ pub(super) fn masked(source: &str, mask: impl Fn(&BTreeSet<String>) -> String) -
 }
 
 /// Returns the anchors in front of a value.
-pub(super) fn in_front_of(value: &str) -> impl Iterator<Item = &str> {
+pub(super) fn leading_anchors(value: &str) -> impl Iterator<Item = &str> {
     let properties = value.split_whitespace().take_while(|word| word.starts_with(['&', '!']));
     properties.filter_map(|word| word.strip_prefix('&'))
 }
 
 /// Returns the texts of the anchors that have one.
-pub(super) fn scalars(source: &str) -> BTreeMap<&str, &str> {
+pub(super) fn anchor_scalars(source: &str) -> BTreeMap<&str, &str> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SCALAR).ok());
     let pattern = PATTERN.as_ref().filter(|_| source.contains('&') && source.contains('*'));
     let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(source));
@@ -83,14 +83,16 @@ pub(super) fn hide_alias_keys<'a>(source: &'a str, scalars: &BTreeMap<&str, &str
     masked.into()
 }
 
-fn names(source: &str) -> BTreeSet<String> {
-    let Some(pattern) = anchor().filter(|_| source.contains('&')) else { return BTreeSet::new() };
+fn anchor_names(source: &str) -> BTreeSet<String> {
+    let Some(pattern) = anchor_pattern().filter(|_| source.contains('&')) else {
+        return BTreeSet::new();
+    };
     let found = pattern.captures_iter(source).filter_map(|found| found.get(1));
     found.map(|name| name.as_str().to_owned()).collect()
 }
 
 /// Returns the number of times that each alias is used.
-fn aliases(source: &str) -> BTreeMap<&str, usize> {
+fn count_aliases(source: &str) -> BTreeMap<&str, usize> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALIAS).ok());
     let mut counts = BTreeMap::new();
     let pattern = PATTERN.as_ref().filter(|_| source.contains('*'));
@@ -102,7 +104,7 @@ fn aliases(source: &str) -> BTreeMap<&str, usize> {
     counts
 }
 
-fn anchor() -> Option<&'static Regex> {
+fn anchor_pattern() -> Option<&'static Regex> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ANCHOR).ok());
     PATTERN.as_ref()
 }
@@ -111,7 +113,7 @@ fn anchor() -> Option<&'static Regex> {
 fn hide_nodes(source: &str, hidden: &BTreeSet<String>) -> String {
     let mut masked = String::with_capacity(source.len());
     let mut copied = 0;
-    let pattern = anchor().filter(|_| !hidden.is_empty());
+    let pattern = anchor_pattern().filter(|_| !hidden.is_empty());
     for found in pattern.iter().flat_map(|pattern| pattern.captures_iter(source)) {
         let Some(name) = found.get(1) else { continue };
         if name.start() < copied || !hidden.contains(name.as_str()) {
@@ -137,13 +139,13 @@ fn node_end(source: &str, start: usize) -> usize {
     let mut at = start;
     while let Some(&byte) = bytes.get(at) {
         match byte {
-            b'[' | b'{' => at = brackets::end(source, at),
+            b'[' | b'{' => at = brackets::group_end(source, at),
             quote @ (b'"' | b'\'') if at == start => at = string_end(bytes, at, quote),
             b',' | b']' | b'}' | b'\r' | b'\n' => break,
             _ => at += 1,
         }
     }
-    work::count(at.min(source.len()) - start);
+    work::count_bytes(at.min(source.len()) - start);
     at.min(source.len())
 }
 

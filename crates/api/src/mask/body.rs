@@ -4,7 +4,7 @@ use super::charset::WideText;
 use super::fields::pairs;
 use super::json::json;
 use super::mark::MASK;
-use super::text::{code, page, style_sheet, text};
+use super::text::{mask_code, mask_page, mask_style_sheet, text};
 use super::{events, parts, table, yaml};
 
 /// How the types of texts end, beside those that begin with `text/`.
@@ -17,20 +17,20 @@ const MEDIA_PREFIXES: [&str; 4] = ["audio/", "font/", "image/", "video/"];
 /// A body with its secrets masked, where it is text or a form that is known to hold some. The media type is
 /// without parameters, in small letters.
 pub fn body(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
-    masked(media_type, body, parts::MAX_DEPTH)
+    mask_nested_body(media_type, body, parts::MAX_DEPTH)
 }
 
 /// The same, where `depth` more bodies in parts may stand inside each other.
-pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<u8>> {
-    if let Some(wide) = WideText::of(body) {
-        if masked(media_type, &wide.ascii, 0).is_some() {
+pub(super) fn mask_nested_body(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<u8>> {
+    if let Some(wide) = WideText::from_bytes(body) {
+        if mask_nested_body(media_type, &wide.ascii, 0).is_some() {
             return Some(MASK.as_bytes().to_vec());
         }
-        let masked = masked(media_type, wide.text.as_bytes(), depth)?;
+        let masked = mask_nested_body(media_type, wide.text.as_bytes(), depth)?;
         return Some(wide.encode(&String::from_utf8_lossy(&masked)));
     }
     if media_type.starts_with("multipart/")
-        && let Some(masked) = parts::masked(body, depth)
+        && let Some(masked) = parts::mask_parts(body, depth)
     {
         return (masked != body).then_some(masked);
     }
@@ -42,15 +42,15 @@ pub(super) fn masked(media_type: &str, body: &[u8], depth: usize) -> Option<Vec<
         _ if media_type.contains("json") || shown.trim_start().starts_with(['{', '[']) => {
             json(&shown)
         }
-        "text/event-stream" => events::masked(&shown),
+        "text/event-stream" => events::mask_events(&shown),
         _ if media_type.ends_with("yaml") || media_type.ends_with("yml") => {
-            yaml::masked(&shown, true)
+            yaml::mask_yaml(&shown, true)
         }
-        _ if table::is_table(media_type) => table::masked(&shown),
+        _ if table::is_table(media_type) => table::mask_table(&shown),
         // Selectors of style sheets look like names with values.
-        "text/css" => style_sheet(&shown).into_owned(),
-        _ if media_type.contains("html") => page(&shown).into_owned(),
-        _ if is_script(media_type) => code(&shown).into_owned(),
+        "text/css" => mask_style_sheet(&shown).into_owned(),
+        _ if media_type.contains("html") => mask_page(&shown).into_owned(),
+        _ if is_script(media_type) => mask_code(&shown).into_owned(),
         _ if is_text(media_type, body) => text(&shown).into_owned(),
         _ => return None,
     };

@@ -6,7 +6,7 @@ use super::work;
 /// Returns the end of the list or object that starts here.
 ///
 /// Text that is cut off, or whose brackets do not match, ends with the whole text.
-pub(super) fn end(text: &str, start: usize) -> usize {
+pub(super) fn group_end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let string_end = |at: usize, quote| closing_quote(bytes, at + 1, quote).unwrap_or(bytes.len());
     let mut open = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn end(text: &str, start: usize) -> usize {
                     break;
                 }
                 if open.is_empty() {
-                    work::count(at - start);
+                    work::count_bytes(at - start);
                     return at + 1;
                 }
             }
@@ -36,7 +36,7 @@ pub(super) fn end(text: &str, start: usize) -> usize {
         before = if byte.is_ascii_whitespace() { b' ' } else { byte };
         at += 1;
     }
-    work::count(at.min(text.len()) - start);
+    work::count_bytes(at.min(text.len()) - start);
     text.len()
 }
 
@@ -55,7 +55,7 @@ mod tests {
             ("[\"c", "[\"c"),
             ("[\"c\\", "[\"c\\"),
         ] {
-            assert_eq!(text.get(..end(text, 0)), Some(expected), "{text}");
+            assert_eq!(text.get(..group_end(text, 0)), Some(expected), "{text}");
         }
     }
 }

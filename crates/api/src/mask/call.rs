@@ -29,7 +29,7 @@ pub enum CallSide {
 
 impl CallMask {
     /// Finds the operations that a request of this method and target may call.
-    pub fn of(method: &str, target: &str) -> Self {
+    pub fn for_request(method: &str, target: &str) -> Self {
         let path = target.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
         let all = remote::operations().chain(local::operations());
         Self(
@@ -51,7 +51,7 @@ impl CallMask {
             };
         };
         let before = value.clone();
-        self.conceal(&mut value, side);
+        self.conceal_fields(&mut value, side);
         if value == before {
             return body(media_type, bytes);
         }
@@ -62,20 +62,20 @@ impl CallMask {
     /// Masks a JSON body and keeps its form, so that it can be decoded as a body of the call. Captured messages
     /// inside of it are masked as messages.
     pub fn value_in_form(&self, shown: &mut Value, side: CallSide) {
-        self.conceal(shown, side);
+        self.conceal_fields(shown, side);
         for info in &self.0 {
-            fields(info, side, shown, &mask_bytes);
+            mask_fields(info, side, shown, &mask_bytes);
         }
         mask_raw_messages(shown);
         value_in_form(shown);
     }
 
     /// Conceals secret fields. A response may repeat the request, as errors of some servers do.
-    fn conceal(&self, shown: &mut Value, side: CallSide) {
+    fn conceal_fields(&self, shown: &mut Value, side: CallSide) {
         for info in &self.0 {
-            fields(info, CallSide::Request, shown, &conceal_secret);
+            mask_fields(info, CallSide::Request, shown, &conceal_secret);
             if side == CallSide::Response {
-                fields(info, side, shown, &conceal_secret);
+                mask_fields(info, side, shown, &conceal_secret);
             }
         }
     }
@@ -83,20 +83,20 @@ impl CallMask {
     fn has_secrets(&self, side: CallSide) -> bool {
         self.0.iter().any(|info| match side {
             CallSide::Request => info.parameters.iter().any(|it| it.kind.has_secrets()),
-            CallSide::Response => output(info).is_some_and(|(_, shape)| shape.has_secrets()),
+            CallSide::Response => output_shape(info).is_some_and(|(_, shape)| shape.has_secrets()),
         })
     }
 }
 
 /// Masks the arguments of an operation: its secret fields, and what their names declare.
 pub fn arguments(info: &Info, shown: &mut Value) {
-    fields(info, CallSide::Request, shown, &conceal_secret);
+    mask_fields(info, CallSide::Request, shown, &conceal_secret);
     value(shown);
 }
 
 /// Masks the secret fields of a value of this shape.
 pub fn record(shape: &Shape, shown: &mut Value) {
-    members(shape.fields, shown, &conceal_secret);
+    mask_members(shape.fields, shown, &conceal_secret);
 }
 
 /// A function that masks a value of one kind.
@@ -166,24 +166,24 @@ fn mask_raw_messages(shown: &mut Value) {
 }
 
 /// Masks the fields of a request or a response.
-fn fields(info: &Info, side: CallSide, shown: &mut Value, mask: &MaskField) {
+fn mask_fields(info: &Info, side: CallSide, shown: &mut Value, mask: &MaskField) {
     match side {
-        CallSide::Request => members(info.parameters, shown, mask),
-        CallSide::Response => match output(info) {
+        CallSide::Request => mask_members(info.parameters, shown, mask),
+        CallSide::Response => match output_shape(info) {
             Some((Some(field), shape)) => {
                 for item in shown.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
                 {
-                    members(shape.fields, item, mask);
+                    mask_members(shape.fields, item, mask);
                 }
             }
-            Some((None, shape)) => members(shape.fields, shown, mask),
+            Some((None, shape)) => mask_members(shape.fields, shown, mask),
             None => {}
         },
     }
 }
 
 /// Returns the shape of an operation's result, and the field of a page that has the items.
-fn output(info: &Info) -> Option<(Option<&'static str>, &'static Shape)> {
+fn output_shape(info: &Info) -> Option<(Option<&'static str>, &'static Shape)> {
     match info.output {
         Output::Nothing => None,
         Output::One(shape) => Some((None, shape)),
@@ -191,26 +191,26 @@ fn output(info: &Info) -> Option<(Option<&'static str>, &'static Shape)> {
     }
 }
 
-fn members(known: &[Field], shown: &mut Value, mask: &MaskField) {
+fn mask_members(known: &[Field], shown: &mut Value, mask: &MaskField) {
     for field in known {
         if let Some(value) = shown.get_mut(field.name) {
-            each(&field.kind, field.name, value, mask);
+            mask_field(&field.kind, field.name, value, mask);
         }
     }
 }
 
-fn each(kind: &Kind, name: &str, shown: &mut Value, mask: &MaskField) {
+fn mask_field(kind: &Kind, name: &str, shown: &mut Value, mask: &MaskField) {
     match (kind, &mut *shown) {
         (Kind::List(item), Value::Array(values)) => {
-            values.iter_mut().for_each(|value| each(item, name, value, mask));
+            values.iter_mut().for_each(|value| mask_field(item, name, value, mask));
         }
         (Kind::Map(item), Value::Object(values)) => {
-            values.values_mut().for_each(|value| each(item, name, value, mask));
+            values.values_mut().for_each(|value| mask_field(item, name, value, mask));
         }
-        (Kind::Record(shape), Value::Object(_)) => members(shape.fields, shown, mask),
+        (Kind::Record(shape), Value::Object(_)) => mask_members(shape.fields, shown, mask),
         // A value that is not as it is declared may be anything.
         (Kind::List(inner) | Kind::Map(inner), _) if inner.has_secrets() => {
-            each(inner, name, shown, mask);
+            mask_field(inner, name, shown, mask);
         }
         _ => mask(kind, name, shown),
     }
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     fn shown(method: &str, target: &str, body: &str) -> String {
-        let masked = CallMask::of(method, target).body(
+        let masked = CallMask::for_request(method, target).body(
             "application/json",
             body.as_bytes(),
             CallSide::Request,
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_response_that_repeats_the_request_is_masked() {
-        let mask = CallMask::of("POST", "/vault_secrets");
+        let mask = CallMask::for_request("POST", "/vault_secrets");
         let response = |body: &str| {
             let masked = mask.body("text/plain", body.as_bytes(), CallSide::Response);
             masked.map_or(body.to_owned(), |masked| String::from_utf8(masked).unwrap())
@@ -312,7 +312,8 @@ mod tests {
     #[test]
     fn a_secret_field_of_another_kind_is_masked() {
         let mut value = json!({"value": ["swordfish", 1]});
-        CallMask::of("POST", "/vault_secrets").value_in_form(&mut value, CallSide::Request);
+        CallMask::for_request("POST", "/vault_secrets")
+            .value_in_form(&mut value, CallSide::Request);
         assert_eq!(value, json!({"value": [MASK, 0]}));
     }
 
@@ -323,7 +324,8 @@ mod tests {
             "raw": coded("POST /a?token=swordfish HTTP/1.1\r\nCookie: a=swordfish\r\n\r\n{\"token\":[\"swordfish\"]}"),
         }}]});
 
-        CallMask::of("GET", "/api/requests/http").value_in_form(&mut value, CallSide::Response);
+        CallMask::for_request("GET", "/api/requests/http")
+            .value_in_form(&mut value, CallSide::Response);
 
         let raw = value["requests"][0]["request"]["raw"].as_str().unwrap();
         let raw = String::from_utf8(STANDARD.decode(raw).unwrap()).unwrap();

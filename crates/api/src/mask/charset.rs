@@ -40,12 +40,12 @@ const BYTE_ORDER_MARK: u32 = 0xfeff;
 
 impl WideText {
     /// Decodes a body that is in UTF-16 or UTF-32, with a byte order mark or without.
-    pub fn of(body: &[u8]) -> Option<Self> {
+    pub fn from_bytes(body: &[u8]) -> Option<Self> {
         let form = FORMS.into_iter().find(|form| form.is_of(body))?;
-        work::count(body.len());
+        work::count_bytes(body.len());
         let units = body.chunks_exact(form.unit);
         let rest = units.remainder().to_vec();
-        let units = units.map(|unit| form.number(unit));
+        let units = units.map(|unit| form.read_unit(unit));
         let text: String = match form.unit {
             2 => char::decode_utf16(units.map(|unit| u16::try_from(unit).unwrap_or_default()))
                 .map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER))
@@ -86,7 +86,7 @@ impl WideText {
 }
 
 impl WideForm {
-    fn number(self, unit: &[u8]) -> u32 {
+    fn read_unit(self, unit: &[u8]) -> u32 {
         let add = |number: u32, byte: &u8| number << 8 | u32::from(*byte);
         match self.is_little_endian {
             true => unit.iter().rev().fold(0, add),
@@ -97,7 +97,7 @@ impl WideForm {
     /// Returns true if a body begins with a byte order mark of this form, or has the zeros that ASCII has in it.
     fn is_of(self, body: &[u8]) -> bool {
         let start = body.get(..body.len().min(EXAMINED_BYTES)).unwrap_or(body);
-        let mut units = start.chunks_exact(self.unit).map(|unit| self.number(unit));
+        let mut units = start.chunks_exact(self.unit).map(|unit| self.read_unit(unit));
         if units.clone().next() == Some(BYTE_ORDER_MARK) {
             return true;
         }
@@ -181,7 +181,7 @@ mod tests {
             b"\0\x01\0\x02",
             &[7; 64],
         ] {
-            assert!(WideText::of(body).is_none(), "{body:?}");
+            assert!(WideText::from_bytes(body).is_none(), "{body:?}");
         }
     }
 }

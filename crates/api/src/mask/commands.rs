@@ -79,7 +79,7 @@ pub(super) struct Commands {
 
 impl Commands {
     /// Finds the commands in a text.
-    pub fn of(text: &str) -> Self {
+    pub fn find_in(text: &str) -> Self {
         let has = |word: &str| word.is_empty() || text.contains(word.trim_end());
         let mut commands =
             Self { is_http: HTTP_COMMANDS.iter().any(|it| text.contains(it)), ..Self::default() };
@@ -103,11 +103,11 @@ impl Commands {
 
     /// Returns the value of an option without its secret; `None` if it has none.
     fn masked_value(&self, option: &str, value: &str) -> Option<String> {
-        let shown = self.shown(option, value).filter(|_| !value.is_empty())?;
+        let shown = self.masked_option(option, value).filter(|_| !value.is_empty())?;
         (shown != value).then_some(shown)
     }
 
-    fn shown(&self, option: &str, value: &str) -> Option<String> {
+    fn masked_option(&self, option: &str, value: &str) -> Option<String> {
         let hidden = || Some(MASK.to_owned());
         if self.is_http && LOGIN_OPTIONS.contains(&option) {
             return value.split_once(':').map(|(user, _)| format!("{user}:{MASK}"));
@@ -150,7 +150,7 @@ impl Commands {
     fn joined_value(&self, option: &str, value: &str) -> String {
         let is_http = LOGIN_OPTIONS.contains(&option) || COOKIE_OPTIONS.contains(&option);
         match self.is_http && is_http {
-            true => self.shown(option, value).unwrap_or_else(|| value.to_owned()),
+            true => self.masked_option(option, value).unwrap_or_else(|| value.to_owned()),
             false => MASK.to_owned(),
         }
     }
@@ -163,7 +163,7 @@ pub(super) fn hide_words(items: &mut [Value]) {
         return;
     }
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-    let commands = Commands::of(&words.join(" "));
+    let commands = Commands::find_in(&words.join(" "));
     let mut before: Option<String> = None;
     for item in items {
         let word = item.as_str().map(str::to_owned);
@@ -181,15 +181,15 @@ fn is_option(word: &str) -> bool {
 }
 
 /// Returns a text without the secrets that options of commands have.
-pub(super) fn masked(text: &str) -> Cow<'_, str> {
+pub(super) fn mask_commands(text: &str) -> Cow<'_, str> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(OPTION).ok());
     let Some(pattern) = PATTERN.as_ref().filter(|_| text.contains('-')) else {
         return text.into();
     };
-    let commands = Commands::of(text);
+    let commands = Commands::find_in(text);
     let mut masked = String::new();
     let mut copied = 0;
-    work::count(text.len());
+    work::count_bytes(text.len());
     for found in pattern.captures_iter(text) {
         let Some(word) = found.get(1).filter(|word| word.start() >= copied) else { continue };
         let Some(value) = commands.value_of(text, word.start(), word.as_str()) else { continue };
@@ -246,7 +246,7 @@ impl Commands {
     /// Finds the value of an option in the next word.
     fn separate_value(&self, text: &str, start: usize, word: &str) -> Option<Range<usize>> {
         // Nearly all options have no secret.
-        self.shown(word, "a:b=c")?;
+        self.masked_option(word, "a:b=c")?;
         let word_end = start + word.len();
         let after = text.get(word_end..)?;
         let quote = text.get(..start)?.chars().next_back().filter(|it| matches!(it, '"' | '\''));
@@ -315,7 +315,7 @@ fn quoted_place(text: &str, start: usize) -> Option<Range<usize>> {
         }
         at += 1;
     }
-    work::count(at - begin);
+    work::count_bytes(at - begin);
     let mut end = at.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -326,7 +326,7 @@ fn quoted_place(text: &str, start: usize) -> Option<Range<usize>> {
 /// Returns the length of a word of a shell.
 fn word_length(text: &str) -> usize {
     let length = text.find(|it: char| it.is_whitespace() || "\"'`;|<>".contains(it));
-    work::count(length.unwrap_or(text.len()));
+    work::count_bytes(length.unwrap_or(text.len()));
     length.unwrap_or(text.len())
 }
 

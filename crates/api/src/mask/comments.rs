@@ -23,7 +23,7 @@ impl CommentEnds {
     /// Returns the place of the first text at or after `start` that is neither blank nor a comment.
     ///
     /// A comment that is not closed, or too many of them, reach to the end of the text.
-    pub fn skip(&mut self, text: &str, start: usize) -> usize {
+    pub fn skip_comments(&mut self, text: &str, start: usize) -> usize {
         let mut at = after_blanks(text, start);
         for _ in 0..MAX_COMMENTS {
             let rest = text.get(at..).unwrap_or_default();
@@ -31,8 +31,8 @@ impl CommentEnds {
                 return at;
             }
             let end = match rest.starts_with("/*") {
-                true => self.in_block.find(text, at + 2, "*/") + 2,
-                false => self.in_line.find(text, at + 2, "\n"),
+                true => self.in_block.find_next(text, at + 2, "*/") + 2,
+                false => self.in_line.find_next(text, at + 2, "\n"),
             };
             at = after_blanks(text, end.min(text.len()));
         }
@@ -44,7 +44,7 @@ impl CommentEnds {
 
     /// Returns the place of the value of a name that a comment follows; `None` if no separator is behind the comment.
     pub fn value_start(&mut self, text: &str, comment: usize) -> Option<usize> {
-        let at = self.skip(text, comment);
+        let at = self.skip_comments(text, comment);
         let rest = text.get(at..)?;
         let length = ["=>", ":=", ":", "="].iter().find(|it| rest.starts_with(**it))?.len();
         Some(after_blanks(text, at + length))
@@ -53,11 +53,11 @@ impl CommentEnds {
 
 impl LastSearch {
     /// Returns the place of the next `needle`, or the end of the text.
-    fn find(&mut self, text: &str, start: usize, needle: &str) -> usize {
+    fn find_next(&mut self, text: &str, start: usize, needle: &str) -> usize {
         if start < self.start || start > self.end || self.end == 0 {
             let found = text.get(start..).and_then(|rest| rest.find(needle));
             let end = found.map_or(text.len(), |found| start + found);
-            work::count(end - start);
+            work::count_bytes(end - start);
             *self = Self { start, end };
         }
         self.end
@@ -93,7 +93,7 @@ mod tests {
             ("/**//**//**//**//**/a", ""),
             ("a", "a"),
         ] {
-            let at = CommentEnds::default().skip(text, 0);
+            let at = CommentEnds::default().skip_comments(text, 0);
             assert_eq!(text.get(at..), Some(expected), "{text}");
         }
     }

@@ -86,25 +86,25 @@ const DOTTED_BEGINNINGS: [&str; 5] = ["eyJ", "SG.", "ya29.", "hvs.", "hvb."];
 const MIN_TOKEN_BYTES: usize = 11;
 
 /// Returns a text without credentials that need no name.
-pub(super) fn credentials(shown: &str) -> Cow<'_, str> {
+pub(super) fn mask_credentials(shown: &str) -> Cow<'_, str> {
     if is_plain(shown) {
         return shown.into();
     }
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CREDENTIALS).ok());
     let Some(pattern) = PATTERN.as_ref() else { return MASK.into() };
-    work::count(shown.len());
-    pattern.replace_all(shown, |found: &Captures<'_>| hide(found))
+    work::count_bytes(shown.len());
+    pattern.replace_all(shown, |found: &Captures<'_>| mask_match(found))
 }
 
 /// Hides the content of private keys, also of one whose lines are items of a list.
 pub(super) fn private_keys(shown: &str) -> Cow<'_, str> {
     match shown.contains("PRIVATE KEY") && shown.contains("-----END") {
-        true => credentials(shown),
+        true => mask_credentials(shown),
         false => shown.into(),
     }
 }
 
-fn hide(found: &Captures<'_>) -> String {
+fn mask_match(found: &Captures<'_>) -> String {
     let part = |name| found.name(name).map(|part| part.as_str());
     let both = |first, second| part(first).zip(part(second));
     let whole = found.get(0).map_or("", |whole| whole.as_str());

@@ -20,7 +20,7 @@ const UNREAD_ENTITY: &str = "secret";
 const MAX_ENTITY_DEPTH: u8 = 4;
 
 /// Returns a text with its escapes read. Escapes that are not known stay.
-pub(super) fn unescaped(text: &str) -> Cow<'_, str> {
+pub(super) fn unescape_text(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return text.into();
     }
@@ -32,9 +32,9 @@ pub(super) fn unescaped(text: &str) -> Cow<'_, str> {
             continue;
         }
         match letters.next() {
-            Some('x') => read.extend(code(&mut letters, 2)),
-            Some('u') => read.extend(code(&mut letters, 4)),
-            Some('U') => read.extend(code(&mut letters, 8)),
+            Some('x') => read.extend(read_code_point(&mut letters, 2)),
+            Some('u') => read.extend(read_code_point(&mut letters, 4)),
+            Some('U') => read.extend(read_code_point(&mut letters, 8)),
             Some('n') => read.push('\n'),
             Some('t') => read.push('\t'),
             Some('r') => read.push('\r'),
@@ -48,7 +48,7 @@ pub(super) fn unescaped(text: &str) -> Cow<'_, str> {
 }
 
 /// Reads the digits of an escape. JavaScript may have them in braces.
-fn code(letters: &mut Peekable<Chars<'_>>, length: usize) -> Option<char> {
+fn read_code_point(letters: &mut Peekable<Chars<'_>>, length: usize) -> Option<char> {
     let is_braced = letters.next_if_eq(&'{').is_some();
     let mut number = 0;
     for _ in 0..if is_braced { 8 } else { length } {
@@ -75,7 +75,7 @@ impl<'a> Entities<'a> {
         Self { texts, budget: Cell::new(budget) }
     }
 
-    fn spend(&self, bytes: usize) -> bool {
+    fn spend_budget(&self, bytes: usize) -> bool {
         let left = self.budget.get().checked_sub(bytes);
         self.budget.set(left.unwrap_or(self.budget.get()));
         left.is_some()
@@ -83,19 +83,24 @@ impl<'a> Entities<'a> {
 }
 
 /// Returns a text of XML or HTML with its references read. References that are not known stay.
-pub(super) fn resolved<'a>(text: &'a str, entities: &Entities<'_>) -> Cow<'a, str> {
+pub(super) fn resolve_references<'a>(text: &'a str, entities: &Entities<'_>) -> Cow<'a, str> {
     if !text.contains('&') {
         return text.into();
     }
     let mut read = String::with_capacity(text.len());
     let limit = text.len() + MAX_RESOLVED_BYTES;
-    resolve(text, entities, (MAX_ENTITY_DEPTH, limit), &mut read);
+    append_resolved(text, entities, (MAX_ENTITY_DEPTH, limit), &mut read);
     read.into()
 }
 
 /// Reads the references of a text. The limit is that of the bytes in `read`.
-fn resolve(text: &str, entities: &Entities<'_>, (depth, limit): (u8, usize), read: &mut String) {
-    work::count(text.len());
+fn append_resolved(
+    text: &str,
+    entities: &Entities<'_>,
+    (depth, limit): (u8, usize),
+    read: &mut String,
+) {
+    work::count_bytes(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         let (before, after) = rest.split_at(at);
@@ -106,15 +111,15 @@ fn resolve(text: &str, entities: &Entities<'_>, (depth, limit): (u8, usize), rea
         let length = name.map_or(0, |name| name.len() + 2);
         let inner = name.and_then(|name| entities.texts.get(name));
         let may_read = |inner: &str| {
-            depth > 0 && read.len() + inner.len() <= limit && entities.spend(inner.len())
+            depth > 0 && read.len() + inner.len() <= limit && entities.spend_budget(inner.len())
         };
-        let length = match (name.and_then(character), inner) {
+        let length = match (name.and_then(reference_character), inner) {
             (Some(letter), _) => {
                 read.push(letter);
                 length
             }
             (None, Some(inner)) if may_read(inner) => {
-                resolve(inner, entities, (depth - 1, limit), read);
+                append_resolved(inner, entities, (depth - 1, limit), read);
                 length
             }
             (None, Some(_)) => {
@@ -131,7 +136,7 @@ fn resolve(text: &str, entities: &Entities<'_>, (depth, limit): (u8, usize), rea
     read.push_str(rest);
 }
 
-fn character(name: &str) -> Option<char> {
+fn reference_character(name: &str) -> Option<char> {
     let Some(number) = name.strip_prefix('#') else {
         return match name {
             "amp" | "AMP" => Some('&'),
@@ -154,7 +159,7 @@ fn character(name: &str) -> Option<char> {
 }
 
 /// Returns a text as XML and HTML write it.
-pub(super) fn referenced(text: &str) -> String {
+pub(super) fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -179,7 +184,7 @@ mod tests {
             (r"a\", "a"),
             ("a", "a"),
         ] {
-            assert_eq!(unescaped(text), expected, "{text}");
+            assert_eq!(unescape_text(text), expected, "{text}");
         }
     }
 
@@ -194,11 +199,11 @@ mod tests {
             ("pass&w;ord", "password"),
             ("a &amp; b & c &no; &#xffffffff;", "a & b & c &no; &#xffffffff;"),
         ] {
-            assert_eq!(resolved(text, &entities), expected, "{text}");
+            assert_eq!(resolve_references(text, &entities), expected, "{text}");
         }
-        assert!(resolved("&loop;", &entities).len() < 2 * MAX_RESOLVED_BYTES);
-        assert_eq!(resolved("a&long;b", &entities), "asecretb");
+        assert!(resolve_references("&loop;", &entities).len() < 2 * MAX_RESOLVED_BYTES);
+        assert_eq!(resolve_references("a&long;b", &entities), "asecretb");
         let spent = Entities::new(texts.into(), 11);
-        assert_eq!(resolved("&w;&w;", &spent), "wsecret");
+        assert_eq!(resolve_references("&w;&w;", &spent), "wsecret");
     }
 }

@@ -3,16 +3,16 @@
 use super::text;
 
 /// An event stream whose data are masked as texts. The data of an event may be in several lines.
-pub(super) fn masked(source: &str) -> String {
+pub(super) fn mask_events(source: &str) -> String {
     let mut masked = String::with_capacity(source.len());
     let mut lines = source.split_inclusive('\n').peekable();
     while let Some(line) = lines.next() {
-        let Some(first) = data(line) else {
+        let Some(first) = data_value(line) else {
             masked.push_str(&text(line));
             continue;
         };
         let mut data_lines = first.to_owned();
-        while let Some(more) = lines.peek().and_then(|next| data(next)) {
+        while let Some(more) = lines.peek().and_then(|next| data_value(next)) {
             data_lines.push_str(more);
             lines.next();
         }
@@ -29,7 +29,7 @@ pub(super) fn masked(source: &str) -> String {
 }
 
 /// The value of a line of data, with its end.
-fn data(line: &str) -> Option<&str> {
+fn data_value(line: &str) -> Option<&str> {
     let value = line.strip_prefix("data:")?;
     Some(value.strip_prefix(' ').unwrap_or(value))
 }
@@ -50,7 +50,7 @@ mod tests {
             ("data: {\"max_tokens\": 5}\r\n\r\n", "data: {\"max_tokens\": 5}\r\n\r\n"),
             ("data: token=x", "data: token=#"),
         ] {
-            assert_eq!(masked(source), expected.replace('#', MASK), "{source}");
+            assert_eq!(mask_events(source), expected.replace('#', MASK), "{source}");
         }
     }
 }

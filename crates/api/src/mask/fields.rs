@@ -6,12 +6,12 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
-use super::credentials::credentials;
+use super::credentials::mask_credentials;
 use super::graphql;
 use super::labels::{LabelReach, PairRole, pair_role};
 use super::mark::MASK;
 use super::schemes::is_scheme;
-use super::text::{coded, text};
+use super::text::{mask_encoded_words, text};
 use super::work;
 use crate::secrets::{is_secret, is_secret_parameter, is_visible_scalar, last_word};
 
@@ -34,16 +34,16 @@ const NESTED: u8 = 2;
 pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
     let name = name.to_ascii_lowercase();
     if name == "cookie" {
-        return value.split(';').map(cookie).collect::<Vec<_>>().join("; ").into();
+        return value.split(';').map(mask_cookie).collect::<Vec<_>>().join("; ").into();
     }
     if name == "set-cookie" {
         let (first, attributes) = value.split_at(value.find(';').unwrap_or(value.len()));
-        return format!("{}{attributes}", cookie(first)).into();
+        return format!("{}{attributes}", mask_cookie(first)).into();
     }
     if PLAIN.contains(&name.as_str()) {
         return value.into();
     }
-    if let Some(scheme) = scheme(value) {
+    if let Some(scheme) = credential_scheme(value) {
         return format!("{scheme} {MASK}").into();
     }
     if name == "sec-websocket-protocol" && value.split(',').any(is_credential_word) {
@@ -65,7 +65,7 @@ pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
 }
 
 /// The scheme of a value that is made of credentials, with the colon that some put after it.
-fn scheme(value: &str) -> Option<&str> {
+fn credential_scheme(value: &str) -> Option<&str> {
     let value = value.trim_start();
     let start = value.get(..BEARER.len()).filter(|start| start.eq_ignore_ascii_case(BEARER));
     if start.is_some_and(|start| value.len() > start.len()) {
@@ -82,7 +82,7 @@ fn is_credential_word(protocol: &str) -> bool {
     is_scheme(&protocol) || is_secret(&protocol) || protocol.contains("bearer")
 }
 
-fn cookie(pair: &str) -> String {
+fn mask_cookie(pair: &str) -> String {
     match pair.trim().split_once('=') {
         Some((name, _)) => format!("{name}={MASK}"),
         None if pair.trim().is_empty() => String::new(),
@@ -92,7 +92,7 @@ fn cookie(pair: &str) -> String {
 
 /// A target or an address: who asks, and parameters in its path, its query and its fragment.
 pub fn target(target: &str) -> Cow<'_, str> {
-    nested(target, NESTED)
+    mask_nested_target(target, NESTED)
 }
 
 /// Masks the user and the password of an address and its parameters, even if the text is not quite an address.
@@ -114,41 +114,42 @@ pub fn login(address: &str) -> String {
     format!("{}{MASK}@{host}", scheme.unwrap_or_default())
 }
 
-fn nested(target: &str, depth: u8) -> Cow<'_, str> {
-    let (rest, fragment) = split(target, '#');
-    let (path, query) = split(rest, '?');
-    let mut masked = segments(path);
+fn mask_nested_target(target: &str, depth: u8) -> Cow<'_, str> {
+    let (rest, fragment) = split_at_char(target, '#');
+    let (path, query) = split_at_char(rest, '?');
+    let mut masked = mask_segments(path);
     if let Some(query) = query {
-        masked = format!("{masked}?{}", parameters(query, depth)).into();
+        masked = format!("{masked}?{}", mask_parameters(query, depth)).into();
     }
     if let Some(fragment) = fragment {
         // Applications in a page have paths with queries in there.
-        let (before, query) = split(fragment, '?');
+        let (before, query) = split_at_char(fragment, '?');
         masked = match query {
             Some(query) => {
-                let before = parameters(before, depth);
-                format!("{masked}#{before}?{}", parameters(query, depth)).into()
+                let before = mask_parameters(before, depth);
+                format!("{masked}#{before}?{}", mask_parameters(query, depth)).into()
             }
-            None => format!("{masked}#{}", parameters(before, depth)).into(),
+            None => format!("{masked}#{}", mask_parameters(before, depth)).into(),
         };
     }
     masked
 }
 
-fn split(text: &str, at: char) -> (&str, Option<&str>) {
+fn split_at_char(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
 /// A path: parameters of its segments, and what is known for a token.
-fn segments(path: &str) -> Cow<'_, str> {
-    let path = match coded(path) {
-        Cow::Borrowed(path) => credentials(path),
-        Cow::Owned(path) => credentials(&path).into_owned().into(),
+fn mask_segments(path: &str) -> Cow<'_, str> {
+    let path = match mask_encoded_words(path) {
+        Cow::Borrowed(path) => mask_credentials(path),
+        Cow::Owned(path) => mask_credentials(&path).into_owned().into(),
     };
     if !path.contains('=') {
         return path;
     }
-    let segments = path.split('/').map(|segment| joined(segment, &[';'], |_, value| value.into()));
+    let segments =
+        path.split('/').map(|segment| mask_pairs(segment, &[';'], |_, value| value.into()));
     segments.collect::<Vec<_>>().join("/").into()
 }
 
@@ -175,21 +176,21 @@ pub fn is_content(path: &Path) -> bool {
 
 /// Masks the parameters of a query or a form.
 pub fn pairs(pairs: &str) -> String {
-    parameters(pairs, NESTED)
+    mask_parameters(pairs, NESTED)
 }
 
-fn parameters(parameters: &str, depth: u8) -> String {
-    joined(parameters, &['&', ';', '?'], |name, value| parameter(name, value, depth))
+fn mask_parameters(parameters: &str, depth: u8) -> String {
+    mask_pairs(parameters, &['&', ';', '?'], |name, value| mask_parameter(name, value, depth))
 }
 
 /// The value of a parameter whose name says nothing; it may be an address with parameters.
-fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
-    work::count(value.len());
+fn mask_parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
+    work::count_bytes(value.len());
     if depth > 0 && value.contains(['%', '+']) {
-        let decoded = decoded(value);
+        let decoded = decode_component(value);
         // A pair without a name may be escaped as a whole.
-        if name.is_none() && parameters(&decoded, depth - 1) != decoded
-            || nested(&decoded, depth - 1) != decoded
+        if name.is_none() && mask_parameters(&decoded, depth - 1) != decoded
+            || mask_nested_target(&decoded, depth - 1) != decoded
             || text(&decoded) != decoded
         {
             return MASK.into();
@@ -201,12 +202,12 @@ fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> 
 /// Masks pairs between separators. `other` masks the pairs without the name of a secret.
 ///
 /// A text behind a secret that is not a pair counts as part of the secret, because servers differ in their separators.
-fn joined<'a>(
+fn mask_pairs<'a>(
     pairs: &'a str,
     separators: &[char],
     other: impl Fn(Option<&str>, &'a str) -> Cow<'a, str>,
 ) -> String {
-    work::count(pairs.len());
+    work::count_bytes(pairs.len());
     let mut masked = String::with_capacity(pairs.len());
     let secret_groups = secret_groups(pairs, separators);
     let has_secret_variables = has_secret_variables(pairs);
@@ -217,8 +218,8 @@ fn joined<'a>(
         let named = pair.split_once('=').filter(|(_, value)| !value.trim_matches('=').is_empty());
         match named {
             Some((name, value)) => {
-                let decoded_name = decoded(name);
-                let is_value = secret_groups.hide(&decoded_name);
+                let decoded_name = decode_component(name);
+                let is_value = secret_groups.hides_parameter(&decoded_name);
                 let is_variables = has_secret_variables && decoded_name == GRAPHQL.1;
                 after_secret = (is_value || is_variables || is_secret_parameter(&decoded_name))
                     && !is_visible_scalar(&decoded_name, value, false);
@@ -241,7 +242,7 @@ fn joined<'a>(
 fn has_secret_variables(pairs: &str) -> bool {
     let find = |wanted: &str| {
         let mut named = pairs.split('&').filter_map(|pair| pair.split_once('='));
-        named.find(|(name, _)| *name == wanted).map(|(_, value)| decoded(value))
+        named.find(|(name, _)| *name == wanted).map(|(_, value)| decode_component(value))
     };
     let document = find(GRAPHQL.0).filter(|document| document.contains('$'));
     document
@@ -252,9 +253,9 @@ fn has_secret_variables(pairs: &str) -> bool {
 /// Finds parameters whose values are names of secrets, such as `vars[0][name]=password`.
 fn secret_groups(pairs: &str, separators: &[char]) -> SecretGroups {
     let named = pairs.split(separators).filter_map(|pair| pair.split_once('='));
-    let named = named.map(|(name, value)| (decoded(name), value));
+    let named = named.map(|(name, value)| (decode_component(name), value));
     let labels = named.filter(|(name, _)| pair_role(name) == Some(PairRole::Name));
-    SecretGroups::of(labels.map(|(name, value)| (name, decoded(value))))
+    SecretGroups::from_labels(labels.map(|(name, value)| (name, decode_component(value))))
 }
 
 /// The groups of parameters or parts in which a label has the name of a secret, with the reach of the label.
@@ -263,10 +264,10 @@ pub(super) struct SecretGroups(BTreeMap<String, LabelReach>);
 
 impl SecretGroups {
     /// Finds the groups of these labels with their texts.
-    pub fn of(labels: impl Iterator<Item = (String, String)>) -> Self {
+    pub fn from_labels(labels: impl Iterator<Item = (String, String)>) -> Self {
         let mut groups = BTreeMap::new();
         for (label, text) in labels {
-            if let Some(reach) = LabelReach::of(last_word(&label), &text) {
+            if let Some(reach) = LabelReach::from_label(last_word(&label), &text) {
                 let known = groups.entry(group_of(&label).to_owned()).or_insert(reach);
                 *known = reach.max(*known);
             }
@@ -275,10 +276,10 @@ impl SecretGroups {
     }
 
     /// Returns true if the label of its group hides the parameter of this name.
-    pub fn hide(&self, name: &str) -> bool {
+    pub fn hides_parameter(&self, name: &str) -> bool {
         let role = pair_role(name).filter(|_| !self.0.is_empty());
         let reach = role.and_then(|_| self.0.get(group_of(name)));
-        reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
+        reach.zip(role).is_some_and(|(reach, role)| reach.hides_role(role))
     }
 }
 
@@ -289,11 +290,11 @@ fn group_of(name: &str) -> &str {
 }
 
 /// The position of the first occurrence of `needle`.
-pub(super) fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+pub(super) fn find_bytes(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
 }
 
-fn decoded(text: &str) -> String {
+fn decode_component(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 

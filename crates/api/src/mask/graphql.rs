@@ -47,7 +47,7 @@ pub(super) fn commented_length(rest: &str, length: impl Fn(&str) -> usize) -> us
     let value = rest.get(at..).unwrap_or_default();
     match value.as_bytes().first() {
         Some(b'"') => at + length(value),
-        Some(b'[' | b'{') => at + brackets::end(value, 0),
+        Some(b'[' | b'{') => at + brackets::group_end(value, 0),
         // Elsewhere, the sign begins no comment.
         _ => length(rest),
     }
@@ -69,7 +69,7 @@ pub(super) fn secret_variables(document: &str) -> BTreeSet<String> {
         }
         let rest = document.get(value.start()..).unwrap_or_default();
         let length = match value.as_str() {
-            "[" | "{" => brackets::end(rest, 0),
+            "[" | "{" => brackets::group_end(rest, 0),
             variable => variable.len(),
         };
         read = value.start() + length;

@@ -23,20 +23,20 @@ use crate::secrets::{is_secret, is_visible_scalar};
 /// Below the name of a secret, texts, lists and objects are hidden. Numbers, booleans and null stay. All other
 /// strings are masked as texts. Text that is not JSON is masked as a text as well.
 pub fn json(source: &str) -> String {
-    nested(source, text::MAX_DEPTH)
+    mask_nested_json(source, text::MAX_DEPTH)
 }
 
 /// The same, where `depth` more texts may be inside of strings.
-pub(super) fn nested(source: &str, depth: u8) -> String {
+pub(super) fn mask_nested_json(source: &str, depth: u8) -> String {
     let variables = secret_variables(source);
-    let source = &*name_value::masked(source);
+    let source = &*name_value::mask_name_values(source);
     let secrets = SecretMembers { variables, labels: name_value::key_labels(source) };
-    let masked = private_keys(&secrets.masked(source, depth)).into_owned();
-    work::count(source.len());
+    let masked = private_keys(&secrets.mask_members(source, depth)).into_owned();
+    work::count_bytes(source.len());
     let mut values = Deserializer::from_str(source).into_iter::<IgnoredAny>();
     match values.any(|value| value.is_err_and(|error| error.is_syntax())) {
         // It may be YAML in brackets.
-        true => anchors::masked(source, |_| text::loose(&masked).into_owned()),
+        true => anchors::mask_anchors(source, |_| text::mask_loose_text(&masked).into_owned()),
         false => masked,
     }
 }
@@ -85,12 +85,12 @@ impl<'a> MemberScan<'a> {
 }
 
 impl SecretMembers {
-    fn masked(&self, source: &str, depth: u8) -> String {
+    fn mask_members(&self, source: &str, depth: u8) -> String {
         let mut masked = String::with_capacity(source.len());
         let mut copied = 0;
         let mut at = 0;
         let mut scan = MemberScan::new(source);
-        let commands = Commands::of(source);
+        let commands = Commands::find_in(source);
         let mut before = 0..0;
         while let Some(found) = next_string(source, at) {
             at = found.end;
@@ -100,7 +100,7 @@ impl SecretMembers {
                     let last = std::mem::replace(&mut before, found.clone());
                     let hidden = hidden_argument(source, &commands, last, &found);
                     let written = source.get(found.clone()).unwrap_or_default();
-                    hidden.or_else(|| string(written, depth)).map(|text| (found, text))
+                    hidden.or_else(|| mask_string(written, depth)).map(|text| (found, text))
                 }
             };
             let Some((place, text)) = hidden else { continue };
@@ -120,10 +120,10 @@ impl SecretMembers {
         start: usize,
     ) -> Option<(Range<usize>, String)> {
         let source = scan.source;
-        let name = name(source.get(found.clone()).unwrap_or_default());
+        let name = member_name(source.get(found.clone()).unwrap_or_default());
         let is_variable = start < scan.variables_end && self.is_variable(&name);
         if !self.variables.is_empty() && start >= scan.variables_end && is_variables(&name) {
-            let value = member(source, start).unwrap_or(start..start);
+            let value = value_place(source, start).unwrap_or(start..start);
             if let Some(hidden) = self.coded_variables(source, &value) {
                 return Some((value, hidden));
             }
@@ -133,13 +133,13 @@ impl SecretMembers {
             && is_package_list(&name)
             && source.get(start..).is_some_and(|rest| rest.starts_with('{'))
         {
-            scan.packages_end = member(source, start).map_or(start, |value| value.end);
+            scan.packages_end = value_place(source, start).map_or(start, |value| value.end);
         }
         if !is_variable && (!is_secret(&name) || self.labels.contains(&start)) {
             return None;
         }
-        let value = member(source, start)?;
-        let after_comments = scan.comments.skip(source, value.start).min(value.end);
+        let value = value_place(source, start)?;
+        let after_comments = scan.comments.skip_comments(source, value.start).min(value.end);
         let written = source.get(after_comments..value.end).unwrap_or_default();
         let is_version = start < scan.packages_end && is_version(written);
         let is_visible = is_visible_scalar(&name, written, true) || is_schema_text(written);
@@ -159,7 +159,7 @@ impl SecretMembers {
         else {
             return Some(format!("\"{MASK}\""));
         };
-        graphql::conceal_variables(&mut variables, &self.variables, &conceal);
+        graphql::conceal_variables(&mut variables, &self.variables, &conceal_member);
         serde_json::to_string(&json(&Value::Object(variables).to_string())).ok()
     }
 }
@@ -177,7 +177,7 @@ fn hidden_argument(
     if !option.starts_with('-') && !quoted.starts_with("\"-") {
         return None;
     }
-    let argument = escapes::unescaped(quoted.trim_matches('"'));
+    let argument = escapes::unescape_text(quoted.trim_matches('"'));
     let shown = commands.hidden_word(Some(option).filter(|_| is_list), &argument)?;
     serde_json::to_string(&shown).ok()
 }
@@ -188,7 +188,7 @@ fn is_variables(name: &str) -> bool {
 
 /// Masks what is secret in a value, as [`json`] does.
 pub fn value(shown: &mut Value) {
-    hide_by_place(shown, &conceal);
+    hide_by_place(shown, &conceal_member);
     value_by_names(shown);
 }
 
@@ -196,7 +196,7 @@ fn value_by_names(shown: &mut Value) {
     match shown {
         Value::Object(_) | Value::Array(_) => {
             each_member(shown, |member, is_hidden| match is_hidden {
-                true => conceal(member),
+                true => conceal_member(member),
                 false => value_by_names(member),
             })
         }
@@ -258,7 +258,7 @@ fn each_member(shown: &mut Value, mut visit: impl FnMut(&mut Value, bool)) {
 }
 
 /// Hides a value below the name of a secret, unless it is empty, a number, a boolean or null, or a list of them.
-pub(super) fn conceal(member: &mut Value) {
+pub(super) fn conceal_member(member: &mut Value) {
     match member {
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
         list @ Value::Array(_) if is_visible_list(list) => {}
@@ -306,20 +306,20 @@ pub(super) fn conceal_in_form(hidden: &mut Value, is_inside: bool) {
 }
 
 /// The name of a member, which stands in quotes and may be written with escapes.
-fn name(quoted: &str) -> Cow<'_, str> {
-    escapes::unescaped(quoted.trim_matches('"'))
+fn member_name(quoted: &str) -> Cow<'_, str> {
+    escapes::unescape_text(quoted.trim_matches('"'))
 }
 
 /// A string with its quotes, masked; none where there is nothing to mask.
-fn string(quoted: &str, depth: u8) -> Option<String> {
+fn mask_string(quoted: &str, depth: u8) -> Option<String> {
     let Ok(inner) = serde_json::from_str::<String>(quoted) else {
         // It is cut off.
-        let masked = text::nested(quoted, depth.saturating_sub(1));
+        let masked = text::mask_nested_text(quoted, depth.saturating_sub(1));
         return (masked != quoted).then(|| masked.into_owned());
     };
     let masked = match depth {
         0 if inner.contains(['{', '[', '<', '\n']) => MASK.into(),
-        _ => text::nested(&inner, depth.saturating_sub(1)),
+        _ => text::mask_nested_text(&inner, depth.saturating_sub(1)),
     };
     if masked == inner.as_str() {
         return None;
@@ -339,7 +339,7 @@ enum NextToken {
 fn next_string(text: &str, from: usize) -> Option<Range<usize>> {
     let start = from + text.get(from..)?.find('"')?;
     let end = string_end(text, start);
-    work::count(end - from);
+    work::count_bytes(end - from);
     Some(start..end)
 }
 
@@ -352,7 +352,7 @@ fn string_end(text: &str, start: usize) -> usize {
 
 /// The value of the key that ends here.
 fn value_after(text: &str, key_end: usize, comments: &mut CommentEnds) -> NextToken {
-    let rest = text.get(comments.skip(text, key_end)..).unwrap_or_default();
+    let rest = text.get(comments.skip_comments(text, key_end)..).unwrap_or_default();
     match rest.strip_prefix(':') {
         Some(after) => NextToken::Member(text.len() - after.trim_start().len()),
         None => NextToken::Other,
@@ -360,22 +360,22 @@ fn value_after(text: &str, key_end: usize, comments: &mut CommentEnds) -> NextTo
 }
 
 /// The place of a value that starts here; of one that is not JSON, up to the next member.
-fn member(text: &str, start: usize) -> Option<Range<usize>> {
+fn value_place(text: &str, start: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
-    let mut at = CommentEnds::default().skip(text, start);
+    let mut at = CommentEnds::default().skip_comments(text, start);
     if text.get(at..).is_some_and(|rest| rest.starts_with("# ")) {
         let line = text.get(at..).and_then(|rest| rest.find('\n')).unwrap_or_default();
-        at = CommentEnds::default().skip(text, at + line);
+        at = CommentEnds::default().skip_comments(text, at + line);
     }
     while let Some(&byte) = bytes.get(at) {
         at = match byte {
             b'"' | b'\'' => string_end(text, at),
-            b'[' | b'{' | b'(' => brackets::end(text, at),
+            b'[' | b'{' | b'(' => brackets::group_end(text, at),
             b',' | b'}' | b']' | b')' | b'\n' => break,
             _ => at + 1,
         };
     }
-    work::count(at - start);
+    work::count_bytes(at - start);
     let value = text.get(start..at)?.trim_end();
     bytes.get(start).map(|_| start..start + value.len())
 }

@@ -1,6 +1,6 @@
 //! Labels: members whose value is the name of a secret, and the members next to them that have the value.
 
-use crate::secrets::{describes, is_exact, is_secret, last_word};
+use crate::secrets::{has_describing_word, is_exact, is_secret, last_word};
 
 /// The last words of members that have a name. Members that are called so as a whole are labels as well.
 const NAMES: [&str; 21] = [
@@ -135,7 +135,7 @@ pub(super) fn pair_role(member: &str) -> Option<PairRole> {
 pub(super) fn member_role(member: &str) -> Option<PairRole> {
     let word = last_word(member);
     let describes = DESCRIPTIONS.iter().any(|known| word.eq_ignore_ascii_case(known))
-        || describes(member)
+        || has_describing_word(member)
         || word.is_empty();
     pair_role(member).or((!describes).then_some(PairRole::Other))
 }
@@ -150,7 +150,7 @@ pub(super) enum LabelReach {
 
 impl LabelReach {
     /// Returns the reach of a label whose text is the name of a secret; `None` if it is not.
-    pub(super) fn of(label: &str, text: &str) -> Option<Self> {
+    pub(super) fn from_label(label: &str, text: &str) -> Option<Self> {
         let is = |known: &&str| label.eq_ignore_ascii_case(known);
         if TYPES.iter().any(is) {
             let is_secret = SECRET_TYPES.iter().any(|known| text.eq_ignore_ascii_case(known));
@@ -177,7 +177,7 @@ impl LabelReach {
         })
     }
 
-    pub(super) fn hides(self, role: PairRole) -> bool {
+    pub(super) fn hides_role(self, role: PairRole) -> bool {
         match role {
             PairRole::Name => false,
             PairRole::Value => true,
@@ -201,7 +201,7 @@ pub(super) fn is_type(label: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::MASK;
-    use super::super::name_value::masked;
+    use super::super::name_value::mask_name_values;
 
     #[test]
     fn texts_next_to_a_label_with_the_name_of_a_secret_are_hidden() {
@@ -231,8 +231,8 @@ mod tests {
             ("{'slug': 'mot_de_passe', 'reply': 'fish'}", "{'slug': 'mot_de_passe', 'reply': '#'}"),
         ] {
             let expected = expected.replace('#', MASK);
-            assert_eq!(masked(source), expected, "{source}");
-            assert_eq!(masked(&expected), expected, "{source} twice");
+            assert_eq!(mask_name_values(source), expected, "{source}");
+            assert_eq!(mask_name_values(&expected), expected, "{source} twice");
         }
     }
 }

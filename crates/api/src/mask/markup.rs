@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::escapes::{Entities, referenced, resolved};
+use super::escapes::{Entities, escape_markup, resolve_references};
 use super::labels::{LabelReach, PairRole, pair_role};
-use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
+use super::pieces::{Pieces, VOID_ELEMENTS, local_name, tag_name};
 use super::{MASK, markup_pairs};
 use crate::secrets::{is_secret, is_visible_scalar};
 
@@ -22,15 +22,15 @@ const ENTITY: &str = r#"<!ENTITY\s+(?:%\s+)?([^\s"'<>]+)\s+(?:"([^"]*)"|'([^']*)
 /// next to it has the name of a secret.
 ///
 /// `mask` masks texts and attributes that are written with references.
-pub(super) fn masked(text: &str, mask: MaskText<'_>) -> String {
+pub(super) fn mask_markup(text: &str, mask: MaskText<'_>) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut secret: Option<SecretElement<'_>> = None;
-    let entities = entities(text);
+    let entities = declared_entities(text);
     let pairs = markup_pairs::secret_values(text, &entities);
     for (start, piece) in Pieces::of(text) {
         if let Some(element) = secret.as_mut() {
             if element.ends_at(piece) {
-                element.hide(&mut masked);
+                element.write_masked(&mut masked);
                 masked.push_str(piece);
                 secret = None;
                 continue;
@@ -40,15 +40,15 @@ pub(super) fn masked(text: &str, mask: MaskText<'_>) -> String {
                 element.content.push_str(piece);
                 continue;
             }
-            element.hide(&mut masked);
+            element.write_masked(&mut masked);
             secret = None;
         }
         match piece.as_bytes() {
-            [b'<', b'!', ..] => masked.push_str(&declaration(piece)),
+            [b'<', b'!', ..] => masked.push_str(&mask_declaration(piece)),
             [b'<', b'?' | b'/', ..] => masked.push_str(piece),
             [b'<', first, ..] if !first.is_ascii_whitespace() => {
                 let pair = pairs.get(&start).map(String::as_str);
-                let is_secret = tag(piece, (&entities, mask), &mut masked) || pair.is_some();
+                let is_secret = write_tag(piece, (&entities, mask), &mut masked) || pair.is_some();
                 if is_secret && !piece.ends_with("/>") {
                     secret = Some(SecretElement::new(piece, pair));
                 }
@@ -57,13 +57,13 @@ pub(super) fn masked(text: &str, mask: MaskText<'_>) -> String {
         }
     }
     if let Some(element) = &secret {
-        element.hide(&mut masked);
+        element.write_masked(&mut masked);
     }
     masked
 }
 
 /// Returns the texts of the entities that a document declares.
-fn entities(text: &str) -> Entities<'_> {
+fn declared_entities(text: &str) -> Entities<'_> {
     static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ENTITY).ok());
     let pattern = PATTERN.as_ref().filter(|_| text.contains("<!ENTITY"));
     let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(text));
@@ -74,7 +74,7 @@ fn entities(text: &str) -> Entities<'_> {
 /// Returns a declaration without the text of an entity and without the default of a secret attribute.
 ///
 /// The text of an entity may be used in any element. Those that are only references to characters stay.
-fn declaration(piece: &str) -> Cow<'_, str> {
+fn mask_declaration(piece: &str) -> Cow<'_, str> {
     static LITERAL: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"("[^"]*"?|'[^']*'?)"#).ok());
     static CHARACTERS: LazyLock<Option<Regex>> =
@@ -112,14 +112,14 @@ fn with_references<'a>(
     if !piece.contains('&') {
         return piece.into();
     }
-    let read = resolved(piece, entities);
+    let read = resolve_references(piece, entities);
     if read == piece {
         return piece.into();
     }
     let shown = mask(&read);
     match shown == read {
         true => piece.into(),
-        false => referenced(&shown).into(),
+        false => escape_markup(&shown).into(),
     }
 }
 
@@ -160,7 +160,7 @@ impl<'a> SecretElement<'a> {
         false
     }
 
-    fn hide(&self, masked: &mut String) {
+    fn write_masked(&self, masked: &mut String) {
         let is_visible = !self.hides_some || is_visible_scalar(self.secret, &self.content, false);
         masked.push_str(if is_visible { &self.content } else { MASK });
     }
@@ -172,17 +172,21 @@ const CONTENT: &str = "content";
 const TAG_NAMES: [&str; 5] = ["id", "type", "path", "pointer", "loc"];
 
 /// Writes a tag with its secret attributes masked, and returns true if its element is secret.
-fn tag(piece: &str, (entities, mask): (&Entities<'_>, MaskText<'_>), masked: &mut String) -> bool {
+fn write_tag(
+    piece: &str,
+    (entities, mask): (&Entities<'_>, MaskText<'_>),
+    masked: &mut String,
+) -> bool {
     let name_end = piece.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(piece.len());
     let (name, attributes) = piece.split_at(name_end);
     // A form is not a field: its name is not that of a value.
     let is_form = tag_name(piece).eq_ignore_ascii_case("form");
     let (mut is_named, mut reach) = (false, None);
     each_attribute(attributes, |_, name, value| {
-        let text = resolved(value.0, entities);
+        let text = resolve_references(value.0, entities);
         let is_tag_name = TAG_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
         let found = match pair_role(name) {
-            Some(PairRole::Name) => LabelReach::of(name, &text),
+            Some(PairRole::Name) => LabelReach::from_label(name, &text),
             _ if is_tag_name => is_secret(&text).then_some(LabelReach::Values),
             _ => None,
         };
@@ -195,15 +199,15 @@ fn tag(piece: &str, (entities, mask): (&Entities<'_>, MaskText<'_>), masked: &mu
             true => Some(PairRole::Value),
             false => pair_role(name),
         };
-        let is_value = reach.zip(role).is_some_and(|(reach, role)| reach.hides(role));
-        let is_masked = (is_secret(&resolved(name, entities)) || is_value)
+        let is_value = reach.zip(role).is_some_and(|(reach, role)| reach.hides_role(role));
+        let is_masked = (is_secret(&resolve_references(name, entities)) || is_value)
             && !value.is_empty()
             && !is_visible_scalar(name, value, false);
         let shown = if is_masked { MASK.into() } else { with_references(value, entities, mask) };
         masked.extend([before, quote, &*shown, end]);
     });
     masked.push_str(rest);
-    let element = local(name.trim_start_matches('<'));
+    let element = local_name(name.trim_start_matches('<'));
     // In listings and property lists, the element is the name of a file or a label.
     let is_key = element.eq_ignore_ascii_case("key");
     let is_name =
@@ -231,7 +235,7 @@ fn each_attribute<'a>(
         };
         let (value, after) = value.split_at(end.unwrap_or(value.len()));
         let closing = if after.is_empty() { "" } else { quote };
-        each(before, local(name.unwrap_or_default()), (value, quote, closing));
+        each(before, local_name(name.unwrap_or_default()), (value, quote, closing));
         rest = after.get(closing.len()..).unwrap_or_default();
     }
     rest
@@ -243,7 +247,7 @@ mod tests {
     use crate::mask::text;
 
     fn masked(source: &str) -> String {
-        super::masked(source, &|inner| text(inner).into_owned())
+        super::mask_markup(source, &|inner| text(inner).into_owned())
     }
 
     #[test]

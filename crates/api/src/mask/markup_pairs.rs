@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::escapes::{Entities, resolved};
+use super::escapes::{Entities, resolve_references};
 use super::labels::{LabelReach, PairRole, pair_role};
 use super::object_kinds::is_file_member;
-use super::pieces::{Pieces, VOID_ELEMENTS, local, tag_name};
+use super::pieces::{Pieces, VOID_ELEMENTS, local_name, tag_name};
 use crate::secrets::is_exact;
 
 /// The element of property lists whose value is the next element, whatever that is called.
@@ -27,8 +27,8 @@ pub(super) fn secret_values(text: &str, entities: &Entities<'_>) -> BTreeMap<usi
         match piece.as_bytes() {
             [b'<', b'/', ..] => open.close_named(end_tag_name(piece)),
             [b'<', b'?', ..] => {}
-            [b'<', b'!', ..] => open.add_text(cdata(piece)),
-            [b'<', next, ..] if !next.is_ascii_whitespace() => open.start(piece, at),
+            [b'<', b'!', ..] => open.add_text(cdata_text(piece)),
+            [b'<', next, ..] if !next.is_ascii_whitespace() => open.open_element(piece, at),
             _ => open.add_text(piece),
         }
     }
@@ -54,7 +54,7 @@ struct Element<'a> {
     values: Vec<(usize, PairRole)>,
 }
 
-fn cdata(piece: &str) -> &str {
+fn cdata_text(piece: &str) -> &str {
     piece.strip_prefix("<![CDATA[").map_or("", |text| text.trim_end_matches("]]>"))
 }
 
@@ -91,12 +91,12 @@ impl<'a> OpenElements<'a> {
         }
     }
 
-    fn start(&mut self, piece: &'a str, at: usize) {
+    fn open_element(&mut self, piece: &'a str, at: usize) {
         let name = tag_name(piece);
-        let is = |known: &[&str]| known.iter().any(|it| local(name).eq_ignore_ascii_case(it));
+        let is = |known: &[&str]| known.iter().any(|it| local_name(name).eq_ignore_ascii_case(it));
         if let Some(secret) = self.innermost().key.take()
             && !is(&[KEY])
-            && !is_file_member(local(name))
+            && !is_file_member(local_name(name))
         {
             self.found.insert(at, secret);
         }
@@ -132,14 +132,14 @@ impl<'a> OpenElements<'a> {
         if let Some(positions) = self.positions.get_mut(&element.name.to_ascii_lowercase()) {
             positions.pop();
         }
-        let name = local(element.name);
+        let name = local_name(element.name);
         if LABELS.iter().any(|known| name.eq_ignore_ascii_case(known)) && is_exact(&element.text) {
             self.innermost().label = Some(element.text.clone());
         }
         match pair_role(name) {
             Some(PairRole::Name) => {
-                let text = resolved(&element.text, self.entities).into_owned();
-                if let Some(reach) = LabelReach::of(name, &text) {
+                let text = resolve_references(&element.text, self.entities).into_owned();
+                if let Some(reach) = LabelReach::from_label(name, &text) {
                     let parent = self.innermost();
                     parent.key = name.eq_ignore_ascii_case(KEY).then(|| text.clone());
                     parent.secret = Some((text, reach));
@@ -155,7 +155,7 @@ impl<'a> OpenElements<'a> {
     /// Adds the children of an element that have values, if another child has the name of a secret.
     fn add_values(&mut self, element: Element<'a>) {
         let Some((secret, reach)) = element.secret else { return };
-        let hidden = element.values.into_iter().filter(|(_, role)| reach.hides(*role));
+        let hidden = element.values.into_iter().filter(|(_, role)| reach.hides_role(*role));
         self.found.extend(hidden.map(|(value, _)| (value, secret.clone())));
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::super::markup;
 
     fn masked(source: &str) -> String {
-        markup::masked(source, &str::to_owned)
+        markup::mask_markup(source, &str::to_owned)
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! HTTP messages as they were sent.
 
 use super::body::body;
-use super::fields::{find, header, target};
+use super::fields::{find_bytes, header, target};
 
 /// Masks an HTTP message: its target, its headers, and its body by the type that a header names.
 pub fn message(bytes: &[u8]) -> Option<Vec<u8>> {
-    let end = find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+    let end = find_bytes(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
     let (head, content) = bytes.split_at(end);
     let head = String::from_utf8_lossy(head);
     let mut masked = String::with_capacity(head.len());

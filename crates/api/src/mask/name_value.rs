@@ -12,10 +12,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use self::group::{HiddenValue, PairGroup, PairValue, examined_part, unquoted};
+use self::group::{HiddenValue, PairGroup, PairValue, examined_part, strip_quotes};
 use self::words::UnclosedQuotes;
 use super::comments::CommentEnds;
-use super::escapes::unescaped;
+use super::escapes::unescape_text;
 use super::labels::{LabelReach, PairRole, is_list_of_words, is_type, member_role, pair_role};
 use super::object_kinds::{KIND, SECRET_KINDS};
 use super::{MASK, work};
@@ -31,14 +31,14 @@ pub(super) fn key_labels(source: &str) -> BTreeSet<usize> {
         return BTreeSet::new();
     }
     let mut scan = PairScan::new(source);
-    scan.run();
+    scan.scan_text();
     scan.key_labels
 }
 
 /// Hides the values of pairs whose name is the name of a secret.
-pub(super) fn masked(text: &str) -> Cow<'_, str> {
+pub(super) fn mask_name_values(text: &str) -> Cow<'_, str> {
     let mut scan = PairScan::new(text);
-    scan.run();
+    scan.scan_text();
     let mut hidden = scan.hidden;
     if hidden.is_empty() {
         return text.into();
@@ -88,8 +88,8 @@ impl<'a> PairScan<'a> {
         }
     }
 
-    fn run(&mut self) {
-        work::count(self.text.len());
+    fn scan_text(&mut self) {
+        work::count_bytes(self.text.len());
         while let Some(&byte) = self.text.as_bytes().get(self.at) {
             match byte {
                 b'[' | b'{' | b'(' if self.groups.len() >= MAX_DEPTH => {
@@ -110,8 +110,12 @@ impl<'a> PairScan<'a> {
                     if self.too_deep > 0 {
                         self.too_deep -= 1;
                         self.finish_item();
-                    } else if self.groups.last().is_some_and(|group| closes(group.open, byte)) {
-                        self.close(false);
+                    } else if self
+                        .groups
+                        .last()
+                        .is_some_and(|group| is_bracket_pair(group.open, byte))
+                    {
+                        self.close_group(false);
                     } else {
                         self.finish_item();
                     }
@@ -130,31 +134,31 @@ impl<'a> PairScan<'a> {
                     self.at += 1;
                 }
                 byte if byte.is_ascii_whitespace() => self.at += 1,
-                _ => self.word(),
+                _ => self.read_word(),
             }
         }
         while !self.groups.is_empty() {
-            self.close(true);
+            self.close_group(true);
         }
         self.end_line();
     }
 
-    fn group(&mut self) -> &mut PairGroup {
+    fn current_group(&mut self) -> &mut PairGroup {
         self.groups.last_mut().unwrap_or(&mut self.line)
     }
 
     /// Reads a word or a quoted text: a key if a separator follows, else a part of a value.
-    fn word(&mut self) {
+    fn read_word(&mut self) {
         let start = self.at;
-        let begins_value = self.group().awaits_value();
+        let begins_value = self.current_group().awaits_value();
         let (end, quote) = self.word_end(start, begins_value);
         self.at = end.max(start + 1);
         let place = start..self.at;
         if !begins_value && let Some(after) = self.separator_end(place.clone(), quote) {
             self.finish_item();
             self.at = after;
-            let name = unquoted(self.text.get(place.clone()).unwrap_or_default());
-            let group = self.group();
+            let name = strip_quotes(self.text.get(place.clone()).unwrap_or_default());
+            let group = self.current_group();
             let role = match group.open {
                 b'{' => member_role(name),
                 _ => pair_role(name),
@@ -162,15 +166,15 @@ impl<'a> PairScan<'a> {
             (group.role, group.has_key, group.quote) = (role, true, quote);
             group.key = place;
         } else {
-            self.take(place);
-            let group = self.group();
+            self.extend_item(place);
+            let group = self.current_group();
             group.has_others |= !group.has_key;
         }
     }
 
     /// Adds a text or a closed group to the current item.
-    fn take(&mut self, place: Range<usize>) {
-        let group = self.group();
+    fn extend_item(&mut self, place: Range<usize>) {
+        let group = self.current_group();
         match &mut group.value {
             Some(value) => value.end = place.end,
             None => group.value = Some(place),
@@ -179,7 +183,7 @@ impl<'a> PairScan<'a> {
 
     fn finish_item(&mut self) {
         let text = self.text;
-        let group = self.group();
+        let group = self.current_group();
         let value = group.value.take();
         let role = group.role.take();
         let has_key = std::mem::take(&mut group.has_key);
@@ -197,12 +201,12 @@ impl<'a> PairScan<'a> {
         match role {
             Some(PairRole::Name) => {
                 let written = text.get(place).unwrap_or_default();
-                let name = examined_part(unquoted(written));
-                let label = unquoted(text.get(group.key.clone()).unwrap_or_default());
+                let name = examined_part(strip_quotes(written));
+                let label = strip_quotes(text.get(group.key.clone()).unwrap_or_default());
                 group.has_name |= !is_type(label);
                 let is_group = name.starts_with(['[', '{', '(']) && !is_list_of_words(label, name);
-                let name = unescaped(name);
-                let reach = LabelReach::of(label, &name).filter(|_| !is_group);
+                let name = unescape_text(name);
+                let reach = LabelReach::from_label(label, &name).filter(|_| !is_group);
                 if reach > group.secret.as_ref().map(|(_, reach)| *reach) {
                     group.secret = reach.map(|reach| (name.into_owned(), reach));
                 }
@@ -222,7 +226,7 @@ impl<'a> PairScan<'a> {
     }
 
     /// Closes a group; at the end of a text that is cut off, the group is not whole.
-    fn close(&mut self, is_cut: bool) {
+    fn close_group(&mut self, is_cut: bool) {
         self.finish_item();
         let Some(mut group) = self.groups.pop() else { return };
         let is_in_list = self.groups.last().is_some_and(|outer| outer.open == b'[');
@@ -232,7 +236,7 @@ impl<'a> PairScan<'a> {
         let inner_data = self.hide_kinds(&mut group);
         for key in &group.keys {
             let written = self.text.get(key.clone()).unwrap_or_default();
-            if group.siblings.make_label(examined_part(unquoted(written))) {
+            if group.siblings.make_label(examined_part(strip_quotes(written))) {
                 self.key_labels.insert(key.start);
             }
         }
@@ -244,7 +248,7 @@ impl<'a> PairScan<'a> {
         if let Some(Some(value)) = pair.clone().filter(|_| self.is_call_with_text(&group)) {
             self.hidden.push(value);
         }
-        let outer = self.group();
+        let outer = self.current_group();
         add_to_larger(&mut outer.inner_data, inner_data);
         if outer.open == b'[' {
             match pair {
@@ -252,7 +256,7 @@ impl<'a> PairScan<'a> {
                 None => outer.has_others = true,
             }
         }
-        self.take(group.start..end);
+        self.extend_item(group.start..end);
     }
 
     /// Returns `None` if a group is not a pair. Of a pair, returns the value if the name is the name of a secret.
@@ -264,8 +268,8 @@ impl<'a> PairScan<'a> {
         }
         let place = group.second.clone()?;
         let value = self.text.get(place.clone()).unwrap_or_default();
-        let is_hidden = is_secret(&unescaped(examined_part(unquoted(name))))
-            && !is_visible_scalar(unquoted(name), value, true)
+        let is_hidden = is_secret(&unescape_text(examined_part(strip_quotes(name))))
+            && !is_visible_scalar(strip_quotes(name), value, true)
             && !is_masked(value);
         let quote = if name.starts_with('"') { "\"" } else { "'" };
         Some(is_hidden.then_some(HiddenValue { place, quote }))
@@ -275,7 +279,7 @@ impl<'a> PairScan<'a> {
     fn is_call_with_text(&self, group: &PairGroup) -> bool {
         let item = |place: &Option<Range<usize>>| place.clone().and_then(|it| self.text.get(it));
         group.open == b'('
-            && item(&group.first).is_some_and(|name| is_exact(examined_part(unquoted(name))))
+            && item(&group.first).is_some_and(|name| is_exact(examined_part(strip_quotes(name))))
             && item(&group.second).is_some_and(|value| value.starts_with(['"', '\'']))
     }
 
@@ -290,7 +294,8 @@ impl<'a> PairScan<'a> {
         let unknown = || is_unknown.then_some(("", LabelReach::Values));
         let secret = group.secret.as_ref().map(|(name, reach)| (name.as_str(), *reach));
         let Some((name, reach)) = secret.or_else(unknown) else { return };
-        for PairValue { role, value } in group.values.iter().filter(|it| reach.hides(it.role)) {
+        for PairValue { role, value } in group.values.iter().filter(|it| reach.hides_role(it.role))
+        {
             let written = self.text.get(value.place.clone()).unwrap_or_default();
             let is_visible = match role {
                 PairRole::Value => is_visible_scalar(name, written, !value.quote.is_empty()),
@@ -336,12 +341,12 @@ fn add_to_larger(values: &mut Vec<HiddenValue>, mut added: Vec<HiddenValue>) {
     values.append(&mut added);
 }
 
-fn closes(open: u8, close: u8) -> bool {
+fn is_bracket_pair(open: u8, close: u8) -> bool {
     matches!((open, close), (b'[', b']') | (b'{', b'}') | (b'(', b')'))
 }
 
 fn is_masked(value: &str) -> bool {
-    unquoted(value) == MASK
+    strip_quotes(value) == MASK
 }
 
 #[cfg(test)]
@@ -400,8 +405,8 @@ mod tests {
             ),
         ] {
             let expected = expected.replace('#', MASK);
-            assert_eq!(masked(source), expected, "{source}");
-            assert_eq!(masked(&expected), expected, "{source} twice");
+            assert_eq!(mask_name_values(source), expected, "{source}");
+            assert_eq!(mask_name_values(&expected), expected, "{source} twice");
         }
     }
 
@@ -409,16 +414,19 @@ mod tests {
     fn groups_of_any_depth_are_read() {
         let deep = "[".repeat(100_000) + r#"{"name": "token", "value": "swordfish"}"#;
 
-        assert!(!masked(&deep).contains("swordfish"));
-        assert_eq!(masked(&"a:".repeat(100_000)), "a:".repeat(100_000));
+        assert!(!mask_name_values(&deep).contains("swordfish"));
+        assert_eq!(mask_name_values(&"a:".repeat(100_000)), "a:".repeat(100_000));
     }
 
     #[test]
     fn values_of_other_names_and_of_other_members_stay() {
         let tags = r#"<input name="password" value="$"><input name="user" value="kept">"#
             .replace('$', MASK);
-        assert_eq!(masked(&tags), tags);
-        assert_eq!(masked("field=password value=<fish>"), format!("field=password value={MASK}"));
+        assert_eq!(mask_name_values(&tags), tags);
+        assert_eq!(
+            mask_name_values("field=password value=<fish>"),
+            format!("field=password value={MASK}")
+        );
         for source in [
             r#"{"name": "region", "value": "kept"}"#,
             r#"{"name": "max_tokens", "value": 5}"#,
@@ -449,7 +457,7 @@ mod tests {
             "it's {a: 'b'} of 5\" pipes",
             "",
         ] {
-            assert_eq!(masked(source), source);
+            assert_eq!(mask_name_values(source), source);
         }
     }
 }

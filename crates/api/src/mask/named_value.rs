@@ -40,7 +40,7 @@ pub(super) fn masked<'a>(shown: &'a str, is_typed: bool, scripts: &ScriptPlaces)
     static PATTERNS: LazyLock<Option<(Regex, Regex)>> =
         LazyLock::new(|| Regex::new(NAMED).ok().zip(Regex::new(VALUE).ok()));
     let Some((name_pattern, value_pattern)) = PATTERNS.as_ref() else { return MASK.into() };
-    work::count(shown.len());
+    work::count_bytes(shown.len());
     let mut masker = NamedValueMasker::new(shown, is_typed, scripts, value_pattern);
     for found in name_pattern.captures_iter(shown).filter_map(|found| FoundName::of(shown, &found))
     {
@@ -184,7 +184,7 @@ impl<'a, 's> NamedValueMasker<'a, 's> {
     /// Skips comments and tags in front of a value.
     fn find_value(&mut self, mut start: usize) -> FoundValue<'a> {
         if begins_comment(self.rest(start)) && !self.is_typed {
-            let after_comments = self.comments.skip(self.shown, start);
+            let after_comments = self.comments.skip_comments(self.shown, start);
             if after_comments < self.shown.len() {
                 start = after_comments;
             }
@@ -205,7 +205,7 @@ impl<'a, 's> NamedValueMasker<'a, 's> {
                 self.header_lines.find_value_length(value.start, rest)
             }
             Some(_) if value.is_in_element => element_length(rest),
-            Some(b'[' | b'{') if !is_declaration(rest) => brackets::end(rest, 0),
+            Some(b'[' | b'{') if !is_declaration(rest) => brackets::group_end(rest, 0),
             Some(b'#') => {
                 graphql::commented_length(rest, |rest| value_length(self.value_pattern, rest))
             }
@@ -260,7 +260,7 @@ impl<'a, 's> NamedValueMasker<'a, 's> {
 /// Returns the length of the text of an element that is a value. A sentence is not a value.
 fn element_length(rest: &str) -> usize {
     let length = rest.find(['<', '\n', '\r']).unwrap_or(rest.len());
-    work::count(length);
+    work::count_bytes(length);
     let text = rest.get(..length).unwrap_or_default().trim_end();
     if is_sentence(text) { 0 } else { text.len() }
 }
@@ -296,12 +296,12 @@ fn escaped_name(shown: &str, start: usize, end: usize) -> Option<Cow<'_, str>> {
         from += 1;
     }
     let quote = shown.get(from..start)?.rfind('"')?;
-    Some(escapes::unescaped(shown.get(from + quote + 1..end)?))
+    Some(escapes::unescape_text(shown.get(from + quote + 1..end)?))
 }
 
 fn value_length(value: &Regex, rest: &str) -> usize {
     let length = value.find(rest).map_or(0, |found| found.len());
-    work::count(length);
+    work::count_bytes(length);
     length
 }
 
@@ -319,7 +319,7 @@ impl HeaderLines {
     fn find_value_length(&mut self, start: usize, rest: &str) -> usize {
         if start >= self.end {
             let length = rest.find(['\r', '\n', '<']).unwrap_or(rest.len());
-            work::count(length);
+            work::count_bytes(length);
             let line = rest.get(..length).unwrap_or_default();
             self.end = start + length;
             self.last_start = last_sentence_start(line).map(|at| start + at);

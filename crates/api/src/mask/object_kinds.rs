@@ -84,13 +84,13 @@ pub fn secret_members<'a>(
 ) -> Vec<bool> {
     let texts = members.clone().filter_map(|(member, text)| Some((member, text?)));
     let labels = texts.clone().filter(|(member, _)| pair_role(member) == Some(PairRole::Name));
-    let reach = labels.filter_map(|(label, text)| LabelReach::of(label, text)).max();
+    let reach = labels.filter_map(|(label, text)| LabelReach::from_label(label, text)).max();
     let kinds: Vec<_> = SECRET_KINDS
         .iter()
         .filter(|kind| texts.clone().any(|(member, text)| kind.is_of(member, text)))
         .collect();
     let mut siblings = KeySiblings::default();
-    members.clone().for_each(|(member, text)| siblings.add(member, text.is_some()));
+    members.clone().for_each(|(member, text)| siblings.add_member(member, text.is_some()));
     let is_hidden = |(member, text): (&str, Option<&str>)| {
         let role = member_role(member).filter(|role| *role != PairRole::Other || text.is_some());
         let text = text.unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn secret_members<'a>(
             && !is_permission(member, text)
             && !(is_key(member) && siblings.make_label(text));
         is_named
-            || reach.zip(role).is_some_and(|(reach, role)| reach.hides(role))
+            || reach.zip(role).is_some_and(|(reach, role)| reach.hides_role(role))
             || kinds.iter().any(|kind| kind.hidden.contains(&member))
     };
     members.map(is_hidden).collect()
@@ -120,7 +120,7 @@ pub(super) struct KeySiblings {
 }
 
 impl KeySiblings {
-    pub fn add(&mut self, member: &str, is_text: bool) {
+    pub fn add_member(&mut self, member: &str, is_text: bool) {
         if member.len() > MAX_NAME_BYTES {
             return;
         }
@@ -175,7 +175,7 @@ pub(super) fn is_list_of_pairs(items: &[Value]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::name_value::masked;
+    use super::super::name_value::mask_name_values;
     use super::super::{MASK, json};
     use super::*;
 
@@ -242,8 +242,8 @@ mod tests {
             (r#"{"k":"fish","kty":"oct"}"#, r##"{"k":"#","kty":"oct"}"##),
         ] {
             let expected = expected.replace('#', MASK);
-            assert_eq!(masked(source), expected, "{source}");
-            assert_eq!(masked(&expected), expected, "{source} twice");
+            assert_eq!(mask_name_values(source), expected, "{source}");
+            assert_eq!(mask_name_values(&expected), expected, "{source} twice");
         }
     }
 }

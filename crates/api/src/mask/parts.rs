@@ -11,7 +11,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use percent_encoding::percent_decode_str;
 use regex::{Captures, Regex};
 
-use super::fields::{SecretGroups, find};
+use super::fields::{SecretGroups, find_bytes};
 use super::labels::{PairRole, pair_role};
 use super::mark::MASK;
 use super::object_kinds::is_file_name;
@@ -27,23 +27,23 @@ pub(super) const MAX_DEPTH: usize = 4;
 /// all others as bodies of their own types are.
 ///
 /// Lines should end with CR LF. Archives and copies have bodies whose lines end with LF or CR.
-pub(super) fn masked(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
+pub(super) fn mask_parts(whole: &[u8], depth: usize) -> Option<Vec<u8>> {
     let (start, boundary) = first_boundary(whole)?;
     let from_start = whole.get(start..)?;
     let mut masked = Vec::with_capacity(whole.len());
-    push(&mut masked, whole.get(..start)?);
-    let (parts, rest) = split(from_start, boundary);
+    push_masked(&mut masked, whole.get(..start)?);
+    let (parts, rest) = split_parts(from_start, boundary);
     let groups = secret_groups(&parts);
     for FormPart { head, content, line_end } in parts {
         masked.extend_from_slice(boundary);
         masked.extend_from_slice(head);
-        match of_part(head, content, (depth, &groups)) {
+        match mask_part(head, content, (depth, &groups)) {
             Some(safe) => masked.extend_from_slice(&safe),
             None => masked.extend_from_slice(content),
         }
         masked.extend_from_slice(line_end);
     }
-    push(&mut masked, rest);
+    push_masked(&mut masked, rest);
     Some(masked)
 }
 
@@ -54,7 +54,7 @@ const MAX_BOUNDARY_LINES: usize = 64;
 fn first_boundary(whole: &[u8]) -> Option<(usize, &[u8])> {
     let mut at = 0;
     let mut first = None;
-    let mut lines = lines(whole).peekable();
+    let mut lines = body_lines(whole).peekable();
     for _ in 0..MAX_BOUNDARY_LINES {
         let Some(line) = lines.next() else { break };
         let boundary = line.trim_ascii_end();
@@ -73,7 +73,7 @@ fn first_boundary(whole: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 /// Returns the lines of a body with their ends: CR LF, LF or CR.
-fn lines(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn body_lines(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = whole;
     std::iter::from_fn(move || {
         let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
@@ -97,11 +97,11 @@ struct FormPart<'a> {
 }
 
 /// Splits a body into its parts, and what stands behind the last of them.
-fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8]) {
+fn split_parts<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8]) {
     let mut parts = Vec::new();
     while let Some(part) = rest.strip_prefix(boundary) {
         let next = next_boundary(part, boundary);
-        work::count(next.unwrap_or(part.len()));
+        work::count_bytes(next.unwrap_or(part.len()));
         let (part, after) = part.split_at(next.unwrap_or(part.len()));
         let line_end = match (next, part) {
             (None, _) => 0,
@@ -120,7 +120,7 @@ fn split<'a>(mut rest: &'a [u8], boundary: &[u8]) -> (Vec<FormPart<'a>>, &'a [u8
 fn next_boundary(part: &[u8], boundary: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
-        let at = from + find(part.get(from..)?, boundary)?;
+        let at = from + find_bytes(part.get(from..)?, boundary)?;
         if at
             .checked_sub(1)
             .and_then(|before| part.get(before))
@@ -135,7 +135,7 @@ fn next_boundary(part: &[u8], boundary: &[u8]) -> Option<usize> {
 /// Returns the length of a part's head with the empty line behind it.
 fn head_length(part: &[u8]) -> usize {
     let mut at = 0;
-    for line in lines(part) {
+    for line in body_lines(part) {
         let is_first = at == 0;
         at += line.len();
         if !is_first && matches!(line, b"\n" | b"\r\n" | b"\r") {
@@ -147,7 +147,7 @@ fn head_length(part: &[u8]) -> usize {
 
 /// Finds parts whose content is the name of a secret.
 fn secret_groups(parts: &[FormPart<'_>]) -> SecretGroups {
-    SecretGroups::of(parts.iter().filter_map(|part| {
+    SecretGroups::from_labels(parts.iter().filter_map(|part| {
         let name = part_name(&head_text(part.head));
         let content = std::str::from_utf8(part.content).ok()?;
         (pair_role(&name) == Some(PairRole::Name)).then(|| (name, content.to_owned()))
@@ -155,15 +155,15 @@ fn secret_groups(parts: &[FormPart<'_>]) -> SecretGroups {
 }
 
 /// Adds what stands before the first part, or behind the last.
-fn push(masked: &mut Vec<u8>, beside: &[u8]) {
-    match body::masked("text/plain", beside, 0) {
+fn push_masked(masked: &mut Vec<u8>, beside: &[u8]) {
+    match body::mask_nested_body("text/plain", beside, 0) {
         Some(safe) => masked.extend_from_slice(&safe),
         None => masked.extend_from_slice(beside),
     }
 }
 
 /// What may be shown of a part; none where that is all of it.
-fn of_part(
+fn mask_part(
     head: &[u8],
     content: &[u8],
     (depth, secret_groups): (usize, &SecretGroups),
@@ -179,10 +179,10 @@ fn of_part(
     let is_file =
         name.eq_ignore_ascii_case("key") && std::str::from_utf8(content).is_ok_and(is_file_name);
     let is_named = is_secret_parameter(&name) && !is_file;
-    let is_hidden = is_too_deep || is_named || secret_groups.hide(&name);
+    let is_hidden = is_too_deep || is_named || secret_groups.hides_parameter(&name);
     match is_hidden || has_coded_secret(&head, content, depth) {
         true => Some(MASK.as_bytes().to_vec()),
-        false => body::masked(&media_type, content, depth.saturating_sub(1)),
+        false => body::mask_nested_body(&media_type, content, depth.saturating_sub(1)),
     }
 }
 
@@ -193,22 +193,22 @@ fn head_text(head: &[u8]) -> String {
 
 /// Returns true if the content of a part is in base64 and has secrets.
 fn has_coded_secret(head: &str, content: &[u8], depth: usize) -> bool {
-    if depth == 0 || field(head, "Content-Transfer-Encoding") != "base64" {
+    if depth == 0 || head_field(head, "Content-Transfer-Encoding") != "base64" {
         return false;
     }
     let coded: Vec<u8> =
         content.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let decoded = STANDARD.decode(coded).unwrap_or_default();
-    body::masked(&media_type(head), &decoded, depth - 1).is_some()
+    body::mask_nested_body(&media_type(head), &decoded, depth - 1).is_some()
 }
 
 /// The type in the head of a part, without parameters and in small letters.
 fn media_type(head: &str) -> String {
-    field(head, "content-type")
+    head_field(head, "content-type")
 }
 
 /// Returns a field in the head of a part, without parameters and in small letters.
-fn field(head: &str, wanted: &str) -> String {
+fn head_field(head: &str, wanted: &str) -> String {
     let value = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.trim().eq_ignore_ascii_case(wanted).then_some(value)
@@ -224,10 +224,10 @@ fn part_name(head: &str) -> String {
     let mut plain = None;
     let mut extended = None;
     let mut pieces = String::new();
-    for parameter in parameters(head) {
+    for parameter in split_parameters(head) {
         let Some((name, value)) = parameter.split_once('=') else { continue };
         let name = name.trim().to_ascii_lowercase();
-        let value = unquoted(value.trim());
+        let value = unquote_value(value.trim());
         match name.strip_prefix("name") {
             Some("") => plain = plain.or(Some(percent_decoded(&encoded_words(&value)))),
             Some("*") => extended = extended.or(Some(extended_value(&value))),
@@ -243,7 +243,7 @@ fn part_name(head: &str) -> String {
 }
 
 /// Splits the lines of a head at semicolons outside of quotes.
-fn parameters(head: &str) -> impl Iterator<Item = &str> {
+fn split_parameters(head: &str) -> impl Iterator<Item = &str> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     head.split(move |letter| match letter {
         _ if is_escaped => {
@@ -266,7 +266,7 @@ fn parameters(head: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn unquoted(value: &str) -> String {
+fn unquote_value(value: &str) -> String {
     let inner = value.strip_prefix('"').map(|inner| inner.strip_suffix('"').unwrap_or(inner));
     inner.map_or(value.to_owned(), |inner| inner.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     fn parts(body: &[u8]) -> Option<Vec<u8>> {
-        masked(body, MAX_DEPTH)
+        mask_parts(body, MAX_DEPTH)
     }
 
     #[test]

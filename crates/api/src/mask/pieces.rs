@@ -32,15 +32,15 @@ impl<'a> Pieces<'a> {
         Self { text, at: 0, is_page: is_page(text), raw: None, unclosed: Vec::new() }
     }
 
-    fn length(&mut self, rest: &str) -> usize {
+    fn next_length(&mut self, rest: &str) -> usize {
         let raw = self.raw.take().filter(|name| !self.unclosed.contains(name));
         match raw.map(|name| (name, raw_length(rest, name))) {
             Some((_, Some(length))) if length > 0 => length,
             Some((name, None)) => {
                 self.unclosed.push(name);
-                length(rest)
+                first_piece_length(rest)
             }
-            _ => length(rest),
+            _ => first_piece_length(rest),
         }
     }
 }
@@ -50,8 +50,8 @@ impl<'a> Iterator for Pieces<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
-        let piece = rest.get(..self.length(rest)).unwrap_or(rest);
-        work::count(piece.len());
+        let piece = rest.get(..self.next_length(rest)).unwrap_or(rest);
+        work::count_bytes(piece.len());
         if self.is_page && piece.starts_with('<') {
             self.raw = raw_element(piece);
         }
@@ -75,12 +75,12 @@ pub(super) fn raw_length(rest: &str, name: &str) -> Option<usize> {
         at += found;
         let end = rest.get(at + 2..at + 2 + name.len());
         if end.is_some_and(|end| end.eq_ignore_ascii_case(name)) {
-            work::count(at);
+            work::count_bytes(at);
             return Some(at);
         }
         at += 2;
     }
-    work::count(rest.len());
+    work::count_bytes(rest.len());
     None
 }
 
@@ -95,7 +95,7 @@ pub(super) fn is_page(text: &str) -> bool {
 }
 
 /// Returns the length of the first piece: a tag, a comment and its like, or text until the next.
-fn length(text: &str) -> usize {
+fn first_piece_length(text: &str) -> usize {
     for (start, end) in [CDATA, ("<!--", "-->"), ("<?", "?>")] {
         if text.starts_with(start) {
             return text.find(end).map_or(text.len(), |at| at + end.len());
@@ -140,7 +140,7 @@ pub(super) fn tag_name(tag: &str) -> &str {
 }
 
 /// Returns a name without its namespace.
-pub(super) fn local(name: &str) -> &str {
+pub(super) fn local_name(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 

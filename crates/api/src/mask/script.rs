@@ -117,7 +117,7 @@ pub(super) fn value_of(name: &str, name_text: &str, rest: &str) -> ScriptValue {
         return ScriptValue::default();
     }
     if rest.starts_with(['[', '{']) {
-        let length = brackets::end(rest, 0);
+        let length = brackets::group_end(rest, 0);
         let inner = rest.get(..length).unwrap_or_default();
         let has_literal = inner.contains(['"', '\'', '`']);
         let secrets = has_literal.then_some(0..length).into_iter().collect();
@@ -191,7 +191,7 @@ fn literals_of_expression(rest: &str) -> (Vec<Literal>, usize) {
         at += 1;
     }
     let length = at.min(bytes.len());
-    work::count(length);
+    work::count_bytes(length);
     (literals, length)
 }
 
@@ -215,7 +215,7 @@ fn may_be_secret(literal: &str) -> bool {
 /// Returns the place of the quote that ends a literal, or the end of the text.
 fn literal_end(bytes: &[u8], start: usize, quote: u8) -> usize {
     let end = closing_quote(bytes, start, quote).unwrap_or(bytes.len());
-    work::count(end - start);
+    work::count_bytes(end - start);
     end
 }
 

@@ -18,13 +18,13 @@ pub(super) fn is_table(media_type: &str) -> bool {
 }
 
 /// Masks a table whose first row has the names of the columns. The rest is masked as a text.
-pub(super) fn masked(source: &str) -> String {
+pub(super) fn mask_table(source: &str) -> String {
     let mut rest = source;
     let first = next_row(rest, None);
     let separator = separator_of(rest.get(..first.length).unwrap_or_default());
     let header = next_row(rest, Some(separator));
     let columns: Vec<TableColumn> =
-        header.cells.iter().map(|cell| TableColumn::of(&cell_text(rest, cell))).collect();
+        header.cells.iter().map(|cell| TableColumn::from_name(&cell_text(rest, cell))).collect();
     let mut masked = String::with_capacity(source.len());
     masked.push_str(rest.get(..header.length).unwrap_or_default());
     rest = rest.get(header.length..).unwrap_or_default();
@@ -44,7 +44,7 @@ struct TableColumn {
 }
 
 impl TableColumn {
-    fn of(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         Self { name: name.to_owned(), is_secret: is_secret(name), role: pair_role(name) }
     }
 }
@@ -80,7 +80,7 @@ fn next_row(source: &str, separator: Option<u8>) -> CellRow {
     let ends =
         bytes.get(at..).unwrap_or_default().iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
     let length = at + ends.count();
-    work::count(length);
+    work::count_bytes(length);
     CellRow { cells, length }
 }
 
@@ -95,7 +95,7 @@ fn masked_row(source: &str, row: &CellRow, columns: &[TableColumn]) -> String {
     let cells = || row.cells.iter().zip(columns);
     let labels = cells().filter(|(_, column)| column.role == Some(PairRole::Name));
     let reach = labels
-        .filter_map(|(cell, column)| LabelReach::of(&column.name, &cell_text(source, cell)))
+        .filter_map(|(cell, column)| LabelReach::from_label(&column.name, &cell_text(source, cell)))
         .max();
     let has_secret = columns.iter().any(|column| column.is_secret);
     let mut masked = String::with_capacity(row.length);
@@ -106,7 +106,7 @@ fn masked_row(source: &str, row: &CellRow, columns: &[TableColumn]) -> String {
         let written = source.get(cell.clone()).unwrap_or_default();
         let role = column.and_then(|column| column.role);
         let is_named = column.map_or(has_secret, |column| column.is_secret);
-        let is_value = reach.zip(role).is_some_and(|(reach, role)| reach.hides(role));
+        let is_value = reach.zip(role).is_some_and(|(reach, role)| reach.hides_role(role));
         let content = written.trim().trim_matches('"');
         // Quotes in a cell are doubled, so that the text around the cell does not show the form of its content.
         let has_inner = content.contains("\"\"") && {
@@ -164,8 +164,8 @@ mod tests {
             ("", ""),
         ] {
             let expected = expected.replace('$', MASK);
-            assert_eq!(masked(source), expected, "{source}");
-            assert_eq!(masked(&expected), expected, "{source} twice");
+            assert_eq!(mask_table(source), expected, "{source}");
+            assert_eq!(mask_table(&expected), expected, "{source} twice");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::credentials::{credentials, is_plain};
+use super::credentials::{is_plain, mask_credentials};
 use super::escapes::percent_decoded;
 use super::script::ScriptPlaces;
 use super::{MASK, commands, json, markup, name_value, named_value, work, yaml};
@@ -15,20 +15,20 @@ const MAX_REFERENCE_DEPTH: u8 = 2;
 
 /// A text without what looks like a secret.
 pub fn text(shown: &str) -> Cow<'_, str> {
-    nested(shown, MAX_DEPTH)
+    mask_nested_text(shown, MAX_DEPTH)
 }
 
 /// The same, where `depth` more texts may be inside.
-pub(super) fn nested(shown: &str, depth: u8) -> Cow<'_, str> {
-    nested_with(shown, depth, &loose)
+pub(super) fn mask_nested_text(shown: &str, depth: u8) -> Cow<'_, str> {
+    mask_nested_with(shown, depth, &mask_loose_text)
 }
 
 /// A page of HTML without what looks like a secret.
-pub(super) fn page(shown: &str) -> Cow<'_, str> {
-    nested_with(shown, MAX_DEPTH, &|shown| loose_in(shown, false, ScriptPlaces::in_page))
+pub(super) fn mask_page(shown: &str) -> Cow<'_, str> {
+    mask_nested_with(shown, MAX_DEPTH, &|shown| mask_loose_in(shown, false, ScriptPlaces::in_page))
 }
 
-fn nested_with<'a>(
+fn mask_nested_with<'a>(
     shown: &'a str,
     depth: u8,
     loose: &dyn Fn(&str) -> Cow<'_, str>,
@@ -37,50 +37,51 @@ fn nested_with<'a>(
         return shown.into();
     }
     if shown.trim_start().starts_with(['{', '[']) {
-        return json::nested(shown, depth).into();
+        return json::mask_nested_json(shown, depth).into();
     }
     let elements = match shown.contains('<') {
-        true => Cow::Owned(markup::masked(shown, &|inner| {
-            nested(inner, depth.min(MAX_REFERENCE_DEPTH)).into_owned()
+        true => Cow::Owned(markup::mask_markup(shown, &|inner| {
+            mask_nested_text(inner, depth.min(MAX_REFERENCE_DEPTH)).into_owned()
         })),
         false => Cow::Borrowed(shown),
     };
     match yaml::looks_like_yaml(&elements) {
-        true => Cow::Owned(yaml::masked(&elements, false)),
-        false => then(elements, loose),
+        true => Cow::Owned(yaml::mask_yaml(&elements, false)),
+        false => then_mask(elements, loose),
     }
 }
 
 /// A text without the values that follow the names of secrets or are in a pair with one, and without credentials.
-pub(super) fn loose(shown: &str) -> Cow<'_, str> {
-    loose_with(shown, false)
+pub(super) fn mask_loose_text(shown: &str) -> Cow<'_, str> {
+    mask_loose_with(shown, false)
 }
 
 /// The same. If `is_typed` is true, numbers, booleans and null stay.
-pub(super) fn loose_with(shown: &str, is_typed: bool) -> Cow<'_, str> {
-    loose_in(shown, is_typed, |_| ScriptPlaces::nowhere())
+pub(super) fn mask_loose_with(shown: &str, is_typed: bool) -> Cow<'_, str> {
+    mask_loose_in(shown, is_typed, |_| ScriptPlaces::nowhere())
 }
 
-fn loose_in(
+fn mask_loose_in(
     shown: &str,
     is_typed: bool,
     find_scripts: impl Fn(&str) -> ScriptPlaces,
 ) -> Cow<'_, str> {
-    let shown = then(name_value::masked(shown), commands::masked);
-    let shown = then(shown, |shown| named_value::masked(shown, is_typed, &find_scripts(shown)));
-    then(then(shown, coded), credentials)
+    let shown = then_mask(name_value::mask_name_values(shown), commands::mask_commands);
+    let shown =
+        then_mask(shown, |shown| named_value::masked(shown, is_typed, &find_scripts(shown)));
+    then_mask(then_mask(shown, mask_encoded_words), mask_credentials)
 }
 
 /// How many times a text may be percent-encoded.
 const MAX_CODINGS: usize = 3;
 
 /// A text without words that are percent-encoded and contain a secret, such as an address with a login.
-pub(super) fn coded(shown: &str) -> Cow<'_, str> {
+pub(super) fn mask_encoded_words(shown: &str) -> Cow<'_, str> {
     if !shown.contains('%') {
         return shown.into();
     }
     let is_other = |letter: char| !letter.is_ascii_alphanumeric() && !"-_.~*+!%".contains(letter);
-    work::count(shown.len());
+    work::count_bytes(shown.len());
     let mut masked = String::new();
     let mut copied = 0;
     for word in shown.split(is_other).filter(|word| word.contains('%')) {
@@ -105,10 +106,10 @@ fn has_coded_secret(word: &str) -> bool {
         if inner == *text {
             return false;
         }
-        let without_pairs = then(name_value::masked(&inner), |shown| {
+        let without_pairs = then_mask(name_value::mask_name_values(&inner), |shown| {
             named_value::masked(shown, false, &ScriptPlaces::nowhere())
         });
-        if then(without_pairs, credentials) != inner {
+        if then_mask(without_pairs, mask_credentials) != inner {
             return true;
         }
         text = inner.into();
@@ -117,20 +118,20 @@ fn has_coded_secret(word: &str) -> bool {
 }
 
 /// A style sheet without the values that follow the names of secrets and an equals sign, and without credentials.
-pub(super) fn style_sheet(source: &str) -> Cow<'_, str> {
-    then(named_value::masked(source, false, &ScriptPlaces::in_style_sheet()), credentials)
+pub(super) fn mask_style_sheet(source: &str) -> Cow<'_, str> {
+    then_mask(named_value::masked(source, false, &ScriptPlaces::in_style_sheet()), mask_credentials)
 }
 
 /// Source text of JavaScript without the text literals that follow the names of secrets, and without credentials.
-pub(super) fn code(source: &str) -> Cow<'_, str> {
-    let masked = then(name_value::masked(source), |source| {
+pub(super) fn mask_code(source: &str) -> Cow<'_, str> {
+    let masked = then_mask(name_value::mask_name_values(source), |source| {
         named_value::masked(source, false, &ScriptPlaces::everywhere())
     });
-    then(masked, credentials)
+    then_mask(masked, mask_credentials)
 }
 
 /// Masks what was masked before.
-fn then<'a>(shown: Cow<'a, str>, mask: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
+fn then_mask<'a>(shown: Cow<'a, str>, mask: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
     match shown {
         Cow::Borrowed(shown) => mask(shown),
         Cow::Owned(shown) => mask(&shown).into_owned().into(),

@@ -10,7 +10,7 @@ thread_local! {
 
 /// Adds bytes that were looked at. It does nothing outside of tests.
 #[inline]
-pub(super) fn count(bytes: usize) {
+pub(super) fn count_bytes(bytes: usize) {
     #[cfg(test)]
     BYTES.with(|all| all.set(all.get() + bytes));
     #[cfg(not(test))]

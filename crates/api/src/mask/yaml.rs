@@ -25,16 +25,16 @@ const KEY: &str = r#"(?x)^
 const KEY_BELOW: &str = r"^\s*(?:-\s+)*\?\s*(?:[!&][^\s]*\s+)*(?:[|>][0-9+-]*)?\s*(?:#.*)?$";
 
 /// YAML without the values of secrets. If it is declared to be YAML, numbers, booleans and null stay.
-pub(super) fn masked(source: &str, is_declared: bool) -> String {
+pub(super) fn mask_yaml(source: &str, is_declared: bool) -> String {
     let pairs = secret_pairs(source);
     let keys_below = keys_below(source);
-    let scalars = anchors::scalars(source);
-    anchors::masked(source, |anchors| {
+    let scalars = anchors::anchor_scalars(source);
+    anchors::mask_anchors(source, |anchors| {
         let (pairs, keys_below, scalars) = (&pairs, &keys_below, &scalars);
         let lines = Lines { is_declared, anchors, pairs, keys_below, scalars };
-        let masked = lines.masked(source);
+        let masked = lines.mask_lines(source);
         let masked = anchors::hide_alias_keys(&masked, scalars);
-        text::loose_with(&masked, is_declared).into_owned()
+        text::mask_loose_with(&masked, is_declared).into_owned()
     })
 }
 
@@ -53,7 +53,7 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// Returns the key or the item whose value is hidden, if a line has one.
-    fn hidden(&self, number: usize, line: &'a str) -> Option<SecretKey<'a>> {
+    fn hidden_key(&self, number: usize, line: &'a str) -> Option<SecretKey<'a>> {
         if let Some(name) = self.keys_below.get(&number) {
             return is_secret(name).then(|| key_below(name, line));
         }
@@ -70,12 +70,12 @@ impl<'a> Lines<'a> {
         }
         let value = line.get(found.value_start..).unwrap_or_default();
         let is_hidden = !found.is_item && is_secret(&found.name)
-            || anchors::in_front_of(value).any(|anchor| self.anchors.contains(anchor));
+            || anchors::leading_anchors(value).any(|anchor| self.anchors.contains(anchor));
         is_hidden.then_some(found)
     }
 
-    fn masked(&self, source: &'a str) -> String {
-        hide_lines(source, self.is_declared, |number, line| self.hidden(number, line))
+    fn mask_lines(&self, source: &'a str) -> String {
+        hide_lines(source, self.is_declared, |number, line| self.hidden_key(number, line))
     }
 }
 
@@ -89,7 +89,7 @@ fn hide_lines<'a>(
     let mut lines = source.split_inclusive('\n').enumerate().peekable();
     let mut offset = 0;
     while let Some((number, line)) = lines.next() {
-        work::count(line.len());
+        work::count_bytes(line.len());
         let line_start = offset;
         offset += line.len();
         match hidden(number, line) {
@@ -127,7 +127,7 @@ impl<'a> SecretValue<'a> {
     ) -> Self {
         let value = line.get(key.value_start..).unwrap_or_default().trim_end();
         let flow_end = match value.starts_with(['[', '{']) {
-            true => brackets::end(source, line_start + key.value_start),
+            true => brackets::group_end(source, line_start + key.value_start),
             false => 0,
         };
         let mut open_quote = open_quote(value);
@@ -136,8 +136,8 @@ impl<'a> SecretValue<'a> {
         // Empty lines and comments belong to the value only if more of it follows.
         let mut block_end = block_start;
         while let Some((_, next)) = lines.peek().copied() {
-            work::count(next.len());
-            if end < flow_end || open_quote.is_some() || key.contains(next, value) {
+            work::count_bytes(next.len());
+            if end < flow_end || open_quote.is_some() || key.contains_line(next, value) {
                 open_quote = open_quote.filter(|quote| !next.contains(*quote));
                 block_end = end + next.len();
             } else if !is_blank(next) {
@@ -244,7 +244,7 @@ struct SecretKey<'a> {
 
 impl SecretKey<'_> {
     /// Returns true if a line belongs to the value of this key.
-    fn contains(&self, line: &str, value: &str) -> bool {
+    fn contains_line(&self, line: &str, value: &str) -> bool {
         let text = line.trim();
         if is_blank(line) {
             return false;
@@ -295,7 +295,7 @@ fn key_in(line: &str) -> Option<SecretKey<'_>> {
 /// Returns the text of a scalar that may be in quotes.
 fn scalar_text(written: &str) -> Cow<'_, str> {
     match written.as_bytes().first() {
-        Some(b'"') => escapes::unescaped(written.trim_matches('"')),
+        Some(b'"') => escapes::unescape_text(written.trim_matches('"')),
         Some(b'\'') => written.trim_matches('\'').replace("\'\'", "'").into(),
         _ => written.into(),
     }
@@ -397,7 +397,7 @@ impl Mapping {
         let text = scalar_text(written);
         if key.name == KIND {
             self.kind = text.into_owned();
-        } else if let Some(reach) = LabelReach::of(&key.name, &text) {
+        } else if let Some(reach) = LabelReach::from_label(&key.name, &text) {
             self.secret = Some((text.into_owned(), reach));
         }
     }
@@ -414,7 +414,7 @@ impl Mapping {
     /// Adds the lines that are hidden. Returns the lines with data of mappings without a kind.
     fn add_lines(self, pairs: &mut BTreeMap<usize, String>) -> Vec<usize> {
         if let Some((name, reach)) = self.secret {
-            let hidden = self.values.iter().filter(|(_, role)| reach.hides(*role));
+            let hidden = self.values.iter().filter(|(_, role)| reach.hides_role(*role));
             pairs.extend(hidden.map(|(number, _)| (*number, name.clone())));
         }
         let is_kind = |kind: usize| self.kinds.get(kind).is_some_and(|is_kind| *is_kind);
@@ -441,7 +441,7 @@ fn secret_pairs(source: &str) -> BTreeMap<usize, String> {
     let mut open: Vec<Mapping> = Vec::new();
     let mut lines = source.split_inclusive('\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
-        work::count(line.len());
+        work::count_bytes(line.len());
         // The value of an explicit key does not end its mapping.
         if is_blank(line) || line.trim_start().starts_with(':') {
             continue;
@@ -517,12 +517,12 @@ mod tests {
             ("token:\n\n# c\nother: kept\n", "token:\n\n# c\nother: kept\n"),
             ("token:\n\n# c\n  fish\n\nother: kept\n", "token: @\n\nother: kept\n"),
         ] {
-            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+            assert_eq!(mask_yaml(source, true), expected.replace('@', MASK), "{source}");
         }
         let sentence = "a: b\nauthorization: see the manual\n";
-        assert_eq!(masked(sentence, false), sentence);
+        assert_eq!(mask_yaml(sentence, false), sentence);
         assert_eq!(
-            masked("pin: 1234\nmax_tokens: 1\n", false),
+            mask_yaml("pin: 1234\nmax_tokens: 1\n", false),
             format!("pin: {MASK}\nmax_tokens: 1\n")
         );
     }
@@ -556,7 +556,7 @@ mod tests {
                 "- {name: PASSWORD, value: @}\n- {name: A, value: kept}\n",
             ),
         ] {
-            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+            assert_eq!(mask_yaml(source, true), expected.replace('@', MASK), "{source}");
         }
     }
 
@@ -597,7 +597,7 @@ mod tests {
             ("tokens: [1, 2, 3]\n", "tokens: [1, 2, 3]\n"),
             ("seed: 42\nseed_phrase: a b c\n", "seed: 42\nseed_phrase: @\n"),
         ] {
-            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+            assert_eq!(mask_yaml(source, true), expected.replace('@', MASK), "{source}");
         }
     }
 
@@ -633,7 +633,7 @@ mod tests {
             ("data:\n  a: kept\n", "data:\n  a: kept\n"),
         ] {
             for is_declared in [true, false] {
-                assert_eq!(masked(source, is_declared), expected.replace('@', MASK), "{source}");
+                assert_eq!(mask_yaml(source, is_declared), expected.replace('@', MASK), "{source}");
             }
         }
     }
@@ -652,7 +652,7 @@ mod tests {
             ("password: &x fish\nb: *x\n", "password: @\nb: *x\n"),
             ("a: &x kept\nb: *x\npassword: fish\n", "a: &x kept\nb: *x\npassword: @\n"),
         ] {
-            assert_eq!(masked(source, true), expected.replace('@', MASK), "{source}");
+            assert_eq!(mask_yaml(source, true), expected.replace('@', MASK), "{source}");
         }
     }
 

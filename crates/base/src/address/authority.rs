@@ -71,7 +71,7 @@ impl Authority {
     /// # Errors
     /// If the text is not of the form. A login, path, query or fragment is an error of its own.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
-        let (authority, rest) = Self::split(text)?;
+        let (authority, rest) = Self::split_url(text)?;
         reject_rest(rest)?;
         Ok(authority)
     }
@@ -80,7 +80,7 @@ impl Authority {
     ///
     /// # Errors
     /// If the text does not begin with `scheme://host[:port]`.
-    pub fn split(url: &str) -> Result<(Self, &str), AddressError> {
+    pub fn split_url(url: &str) -> Result<(Self, &str), AddressError> {
         const SCHEMES: &str = "http://, https://, ws://, wss://, tcp:// or tls://";
         let (scheme, rest) = url.split_once("://").ok_or(AddressError::Scheme(SCHEMES))?;
         let scheme = Scheme::from_name(scheme).ok_or(AddressError::Scheme(SCHEMES))?;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_url_is_kept_as_it_is() {
-        let rest = |text| Authority::split(text).map(|(_, rest)| rest);
+        let rest = |text| Authority::split_url(text).map(|(_, rest)| rest);
 
         assert_eq!(rest("http://a.test/%7e?x#y"), Ok("/%7e?x#y"));
         assert_eq!(rest("http://a.test?x/y"), Ok("?x/y"));

@@ -26,7 +26,7 @@ impl Cidr {
     }
 
     /// Returns the range of `bits` leading bits that contains an address, or `None` if the address has fewer bits.
-    pub fn around(address: IpAddr, bits: u8) -> Option<Self> {
+    pub fn from_prefix(address: IpAddr, bits: u8) -> Option<Self> {
         let range = IpNet::new(address.to_canonical(), bits).ok()?;
         Some(Self(range.trunc()))
     }
@@ -42,7 +42,7 @@ impl Cidr {
     }
 
     /// A range of IPv4-mapped addresses is a range of IPv4 addresses.
-    fn canonical(network: IpAddr, bits: u8) -> Option<Self> {
+    fn canonical_range(network: IpAddr, bits: u8) -> Option<Self> {
         let range = match (network.to_canonical(), bits.checked_sub(MAPPED_BITS)) {
             (plain @ IpAddr::V4(_), Some(bits)) if network.is_ipv6() => IpNet::new(plain, bits),
             _ => IpNet::new(network, bits),
@@ -63,7 +63,7 @@ impl FromStr for Cidr {
         let network: IpAddr = network.parse().map_err(|_| NotCidr)?;
         let width = if network.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Some(width), parse_length);
-        bits.and_then(|bits| Self::canonical(network, bits)).ok_or(NotCidr)
+        bits.and_then(|bits| Self::canonical_range(network, bits)).ok_or(NotCidr)
     }
 }
 

@@ -38,7 +38,7 @@ pub use host_name::HostName;
 pub use host_pattern::HostPattern;
 pub use host_port::{HostPort, parse_port};
 pub use host_port_pattern::HostPortPattern;
-pub use reachable::reachable;
+pub use reachable::reachable_address;
 pub use request_host::RequestHost;
 pub use upstream_address::{AddressProtocol, MAX_SOCKET_PATH_BYTES, UnixPath, UpstreamAddress};
 pub use web_url::WebUrl;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Returns the address at which this machine reaches a listener: `0.0.0.0` and `::` are not destinations, so
 /// loopback takes their place.
-pub fn reachable(mut listener: SocketAddr) -> SocketAddr {
+pub fn reachable_address(mut listener: SocketAddr) -> SocketAddr {
     if listener.ip().is_unspecified() {
         listener.set_ip(match listener.ip() {
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -27,7 +27,7 @@ mod tests {
             ("192.0.2.1:80", "192.0.2.1:80"),
             ("[2001:db8::1]:80", "[2001:db8::1]:80"),
         ] {
-            assert_eq!(reachable(listener.parse().unwrap()).to_string(), expected);
+            assert_eq!(reachable_address(listener.parse().unwrap()).to_string(), expected);
         }
     }
 }

@@ -78,7 +78,7 @@ impl UpstreamAddress {
     }
 
     /// The value of a `Host` header for the address.
-    pub fn authority(&self) -> String {
+    pub fn host_header(&self) -> String {
         match self {
             Self::Tcp(HostPort { host, port: 80 }) | Self::Tls(HostPort { host, port: 443 }) => {
                 host.to_string()

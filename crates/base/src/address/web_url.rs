@@ -78,7 +78,7 @@ impl WebUrl {
     }
 
     /// The text that was parsed.
-    pub fn written(&self) -> &str {
+    pub fn as_written(&self) -> &str {
         &self.written
     }
 
@@ -118,7 +118,7 @@ impl WebUrl {
     }
 
     /// The path and the query, as a request line contains them.
-    pub fn target(&self) -> String {
+    pub fn request_target(&self) -> String {
         match self.url.query() {
             Some(query) => format!("{}?{query}", self.url.path()),
             None => self.url.path().to_owned(),
@@ -293,7 +293,7 @@ mod tests {
         url.append_query("d", "");
 
         assert_eq!(url.as_str(), "https://a.test/x?a=b%20c&d=#part");
-        assert_eq!(url.written(), "https://a.test/x?a=b%20c&d=#part");
-        assert_eq!(url.target(), "/x?a=b%20c&d=");
+        assert_eq!(url.as_written(), "https://a.test/x?a=b%20c&d=#part");
+        assert_eq!(url.request_target(), "/x?a=b%20c&d=");
     }
 }

@@ -22,7 +22,7 @@ impl LogFormat {
     pub const NAMES: [&str; 3] = ["logfmt", "json", "term"];
 
     /// The format that a word stands for.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Logfmt, Self::Json, Self::Term].into_iter().find(|format| format.name() == name)
     }
 
@@ -40,13 +40,13 @@ impl LogFormat {
         let ts = DateTime::<Utc>::from(record.time).to_rfc3339_opts(SecondsFormat::Millis, true);
         if self == Self::Term {
             let (level, target) = (record.level.name(), record.target);
-            lines.push_str(&format!("{ts} {level} ginnel.{target} {}\n", record.line()));
+            lines.push_str(&format!("{ts} {level} ginnel.{target} {}\n", record.to_line()));
             return;
         }
         let text = |text: &str| LogValue::Text(text.to_owned());
         let head = [
             ("ts", LogValue::Text(ts)),
-            ("lvl", text(record.level.word())),
+            ("lvl", text(record.level.as_str())),
             ("msg", text(&record.message)),
             ("target", LogValue::Text(format!("ginnel.{}", record.target))),
         ];
@@ -78,7 +78,7 @@ fn write_logfmt(fields: impl Iterator<Item = (&'static str, LogValue)>, lines: &
 }
 
 fn write_json(fields: impl Iterator<Item = (&'static str, LogValue)>, lines: &mut String) {
-    let members = fields.map(|(name, value)| (name.to_owned(), json(value)));
+    let members = fields.map(|(name, value)| (name.to_owned(), json_value(value)));
     let object = Value::Object(members.collect::<Map<_, _>>()).to_string();
     for c in object.chars() {
         match c {
@@ -89,7 +89,7 @@ fn write_json(fields: impl Iterator<Item = (&'static str, LogValue)>, lines: &mu
     }
 }
 
-fn json(value: LogValue) -> Value {
+fn json_value(value: LogValue) -> Value {
     match value {
         LogValue::Text(text) => text.into(),
         LogValue::Integer(number) => number.into(),
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn each_name_is_a_format() {
-        let formats = LogFormat::NAMES.map(LogFormat::of_name);
+        let formats = LogFormat::NAMES.map(LogFormat::from_name);
         assert_eq!(formats, [LogFormat::Logfmt, LogFormat::Json, LogFormat::Term].map(Some));
-        assert_eq!(LogFormat::of_name("xml"), None);
+        assert_eq!(LogFormat::from_name("xml"), None);
     }
 }

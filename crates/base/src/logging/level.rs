@@ -62,7 +62,7 @@ impl LogLevel {
     }
 
     /// What it is called in lines for programs, and by those who choose it.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Error => "error",
@@ -73,14 +73,14 @@ impl LogLevel {
         }
     }
 
-    fn of_word(word: &str) -> Option<Self> {
+    fn from_word(word: &str) -> Option<Self> {
         let all = [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
         let word = if word.eq_ignore_ascii_case("warning") { "warn" } else { word };
-        all.into_iter().find(|level| level.word().eq_ignore_ascii_case(word))
+        all.into_iter().find(|level| level.as_str().eq_ignore_ascii_case(word))
     }
 
     /// The level of an event.
-    pub(super) fn of(level: Level) -> Self {
+    pub(super) fn from_level(level: Level) -> Self {
         match level {
             Level::ERROR => Self::Error,
             Level::WARN => Self::Warn,
@@ -90,7 +90,7 @@ impl LogLevel {
         }
     }
 
-    pub(super) fn filter(self) -> LevelFilter {
+    pub(super) fn to_filter(self) -> LevelFilter {
         match self {
             Self::Off => LevelFilter::OFF,
             Self::Error => LevelFilter::ERROR,
@@ -101,7 +101,7 @@ impl LogLevel {
         }
     }
 
-    fn of_number(number: u8) -> Self {
+    fn from_number(number: u8) -> Self {
         [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug]
             .into_iter()
             .find(|level| *level as u8 == number)
@@ -115,7 +115,7 @@ pub struct LogLevels(pub [LogLevel; TARGETS.len()]);
 
 impl LogLevels {
     /// The same level for all.
-    pub fn all(level: LogLevel) -> Self {
+    pub fn for_all(level: LogLevel) -> Self {
         Self([level; TARGETS.len()])
     }
 }
@@ -124,9 +124,9 @@ impl fmt::Display for LogLevels {
     /// As it is read: the lowest level for all, and those of other targets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = self.0.iter().min().copied().unwrap_or_default();
-        f.write_str(base.word())?;
+        f.write_str(base.as_str())?;
         for (target, level) in TARGETS.iter().zip(self.0).filter(|(_, level)| *level != base) {
-            write!(f, ",{target}={}", level.word())?;
+            write!(f, ",{target}={}", level.as_str())?;
         }
         Ok(())
     }
@@ -137,15 +137,15 @@ impl FromStr for LogLevels {
 
     /// Reads `info,gateway=debug`: a level for all, and those of targets; what comes later counts.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut levels = Self::all(LogLevel::Off);
+        let mut levels = Self::for_all(LogLevel::Off);
         for part in text.split(',').map(str::trim) {
             let (target, word) =
                 part.split_once('=').map_or((None, part), |(it, level)| (Some(it), level));
-            let level = LogLevel::of_word(word).ok_or_else(|| {
+            let level = LogLevel::from_word(word).ok_or_else(|| {
                 format!("{word:?} is none of off, error, warn, info, debug, trace")
             })?;
             match target {
-                None => levels = Self::all(level),
+                None => levels = Self::for_all(level),
                 Some(target) => levels.0[place_of(target)?] = level,
             }
         }
@@ -172,7 +172,7 @@ impl<const N: usize> TargetLevels<N> {
     }
 
     pub(super) fn get(&self, target: usize) -> LogLevel {
-        self.0.get(target).map_or(LogLevel::Off, |level| LogLevel::of_number(level.load(Relaxed)))
+        self.0.get(target).map_or(LogLevel::Off, |level| LogLevel::from_number(level.load(Relaxed)))
     }
 
     /// Sets the levels; true when that changes one.
@@ -185,7 +185,7 @@ impl<const N: usize> TargetLevels<N> {
 
     /// The lowest level that is told for any target.
     pub(super) fn max(&self) -> LogLevel {
-        let levels = self.0.iter().map(|level| LogLevel::of_number(level.load(Relaxed)));
+        let levels = self.0.iter().map(|level| LogLevel::from_number(level.load(Relaxed)));
         levels.max().unwrap_or_default()
     }
 }

@@ -5,7 +5,7 @@
 //! a header, a body or a secret. While nobody has asked for a level, all of that is a look at one number.
 //!
 //! If a level is set, `LogSubscriber` makes a [`LogRecord`] of each event, with the fields of the spans
-//! around it, and puts it into a bounded queue ([`take`]). Whoever reads that, a thread of Python or of
+//! around it, and puts it into a bounded queue ([`take_records`]). Whoever reads that, a thread of Python or of
 //! the command, may be slow: nobody who has something to say waits for it. Records that find no place are
 //! counted, and the count is a record later.
 //!
@@ -27,7 +27,8 @@ pub use level::{LogLevel, LogLevels};
 pub use outcome::{ignore, or_debug};
 pub use queue::has_records;
 pub use queue::{
-    count_dropped, count_dropped_access, dropped_access_lines, dropped_records, take, wake,
+    count_dropped, count_dropped_access, dropped_access_lines, dropped_records, take_records,
+    wake_readers,
 };
 pub use record::{LogRecord, LogValue};
 pub use subscriber::set_levels;

@@ -39,7 +39,7 @@ struct QueuedRecords {
 }
 
 /// Adds a record, if there is a place left.
-pub(super) fn push(record: LogRecord) {
+pub(super) fn push_record(record: LogRecord) {
     QUEUE.current().push(record);
 }
 
@@ -68,13 +68,13 @@ pub fn dropped_access_lines() -> u64 {
     DROPPED_ACCESS_LINES.load(Relaxed)
 }
 
-/// Takes all records, oldest first; waits for the first as long as `timeout`, or until [`wake`].
-pub fn take(timeout: Option<Duration>) -> Vec<LogRecord> {
+/// Takes all records, oldest first; waits for the first as long as `timeout`, or until [`wake_readers`].
+pub fn take_records(timeout: Option<Duration>) -> Vec<LogRecord> {
     QUEUE.current().take(timeout)
 }
 
 /// Has those who wait for records return without any.
-pub fn wake() {
+pub fn wake_readers() {
     let queue = QUEUE.current();
     queue.lock().wakes += 1;
     queue.arrived.notify_all();
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(taken[0].message, "0");
         let last = taken.last().unwrap();
         assert_eq!((last.level, last.target), (LogLevel::Warn, "logging"));
-        assert!(last.line().ends_with(" dropped=3"), "{}", last.line());
+        assert!(last.to_line().ends_with(" dropped=3"), "{}", last.to_line());
         assert!(queue.take(None).is_empty(), "the count begins anew");
         assert_eq!(queue.all_dropped.load(Relaxed), 3, "but not for those who count them all");
     }

@@ -44,7 +44,7 @@ pub enum LogValue {
 
 impl LogRecord {
     /// The record with its texts as `mask` leaves them.
-    pub fn masked(mut self, mask: impl Fn(&str) -> Cow<'_, str>) -> Self {
+    pub fn mask_texts(mut self, mask: impl Fn(&str) -> Cow<'_, str>) -> Self {
         let texts = self.fields.0.iter_mut().filter_map(|(_, value)| match value {
             LogValue::Text(text) => Some(text),
             _ => None,
@@ -58,9 +58,9 @@ impl LogRecord {
     }
 
     /// The record in one line: what happened, and the fields as `name=value`.
-    pub fn line(&self) -> String {
+    pub fn to_line(&self) -> String {
         let mut line = String::with_capacity(self.message.len() + 64);
-        escape(&self.message, &mut line);
+        push_escaped(&self.message, &mut line);
         for (name, value) in self.fields.iter() {
             line.push(' ');
             line.push_str(name);
@@ -131,7 +131,7 @@ impl LogValue {
             Self::Text(text) if is_bare(text) => line.push_str(text),
             Self::Text(text) => {
                 line.push('"');
-                escape(text, line);
+                push_escaped(text, line);
                 line.push('"');
             }
             Self::Integer(number) => line.push_str(&number.to_string()),
@@ -149,7 +149,7 @@ fn is_bare(text: &str) -> bool {
 
 /// Adds a text without control characters: who can choose a part of it must not begin a line, or move
 /// the cursor of a terminal.
-fn escape(text: &str, line: &mut String) {
+fn push_escaped(text: &str, line: &mut String) {
     for c in text.chars() {
         match c {
             '"' | '\\' => line.extend(['\\', c]),
@@ -209,7 +209,7 @@ mod tests {
             ("err", text("a \"quoted\" word")),
             ("empty", text("")),
         ];
-        let line = record("it went wrong", &fields).line();
+        let line = record("it went wrong", &fields).to_line();
         let expected = r#"it went wrong session=ts_1 status=502 dur_ms=1.250 err="a \"quoted\" word" empty="""#;
         assert_eq!(line, expected);
     }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn nobody_begins_a_line_or_moves_the_cursor() {
         let hostile = "x\nginnel WARNING\r\u{1b}[2J\u{9b}\u{2028}y";
-        let line = record(hostile, &[("err", LogValue::Text(hostile.to_owned()))]).line();
+        let line = record(hostile, &[("err", LogValue::Text(hostile.to_owned()))]).to_line();
         assert!(!line.contains(|c: char| c.is_control() || c == '\u{2028}'), "{line:?}");
         assert!(line.starts_with(r"x\nginnel WARNING\r\u{1b}[2J\u{9b}\u{2028}y err="), "{line}");
     }
@@ -226,7 +226,7 @@ mod tests {
     fn the_last_value_of_a_name_counts() {
         let number = LogValue::Integer;
         let line = record("m", &[("status", number(1)), ("a", number(2)), ("status", number(3))]);
-        assert_eq!(line.line(), "m status=3 a=2");
+        assert_eq!(line.to_line(), "m status=3 a=2");
     }
 
     #[test]

@@ -33,16 +33,16 @@ fn open_spans() -> MutexGuard<'static, HashMap<u64, OpenSpan>> {
 }
 
 /// The innermost span that this thread is in.
-fn entered() -> Option<u64> {
+fn current_span() -> Option<u64> {
     // A thread that ends is in none.
     ENTERED.try_with(|entered| entered.borrow().last().copied()).ok().flatten()
 }
 
 /// Opens a span.
-pub(super) fn open(attributes: &Attributes<'_>) -> Id {
+pub(super) fn open_span(attributes: &Attributes<'_>) -> Id {
     let around = match attributes.parent() {
         Some(parent) => Some(parent.into_u64()),
-        None if attributes.is_contextual() => entered(),
+        None if attributes.is_contextual() => current_span(),
         None => None,
     };
     let mut fields = around.map(fields_of).unwrap_or_default();
@@ -54,20 +54,20 @@ pub(super) fn open(attributes: &Attributes<'_>) -> Id {
 }
 
 /// Sets fields of a span that were not known when it was opened.
-pub(super) fn record(span: &Id, values: &Record<'_>) {
+pub(super) fn record_fields(span: &Id, values: &Record<'_>) {
     if let Some(span) = open_spans().get_mut(&span.into_u64()) {
         values.record(&mut span.fields);
     }
 }
 
-pub(super) fn enter(span: &Id) {
+pub(super) fn enter_span(span: &Id) {
     ignore(
         ENTERED.try_with(|entered| entered.borrow_mut().push(span.into_u64())),
         "a thread that ends tells nothing more",
     );
 }
 
-pub(super) fn exit(span: &Id) {
+pub(super) fn exit_span(span: &Id) {
     let leave = |entered: &RefCell<Vec<u64>>| {
         let mut entered = entered.borrow_mut();
         if let Some(place) = entered.iter().rposition(|number| *number == span.into_u64()) {
@@ -78,14 +78,14 @@ pub(super) fn exit(span: &Id) {
 }
 
 /// Notes another handle.
-pub(super) fn share(span: &Id) {
+pub(super) fn add_handle(span: &Id) {
     if let Some(span) = open_spans().get_mut(&span.into_u64()) {
         span.handles += 1;
     }
 }
 
 /// Lets go of a handle; true when it was the last.
-pub(super) fn close(span: &Id) -> bool {
+pub(super) fn release_handle(span: &Id) -> bool {
     let mut spans = open_spans();
     let Some(known) = spans.get_mut(&span.into_u64()) else { return false };
     known.handles -= 1;
@@ -100,7 +100,7 @@ pub(super) fn close(span: &Id) -> bool {
 pub(super) fn fields_around(parent: Option<&Id>, is_contextual: bool) -> LogFields {
     let around = match parent {
         Some(parent) => Some(parent.into_u64()),
-        None if is_contextual => entered(),
+        None if is_contextual => current_span(),
         None => None,
     };
     around.map(fields_of).unwrap_or_default()

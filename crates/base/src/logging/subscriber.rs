@@ -35,7 +35,7 @@ pub fn set_levels(levels: &[LogLevel; TARGETS.len()]) {
 
 fn is_enabled(metadata: &Metadata<'_>) -> bool {
     target_of_module(metadata.target())
-        .is_some_and(|target| LogLevel::of(*metadata.level()) <= LEVELS.get(target))
+        .is_some_and(|target| LogLevel::from_level(*metadata.level()) <= LEVELS.get(target))
 }
 
 struct LogSubscriber;
@@ -50,15 +50,15 @@ impl Subscriber for LogSubscriber {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LEVELS.max().filter())
+        Some(LEVELS.max().to_filter())
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        span::open(attributes)
+        span::open_span(attributes)
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        span::record(span, values);
+        span::record_fields(span, values);
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -67,31 +67,31 @@ impl Subscriber for LogSubscriber {
         let Some(target) = target_of_module(event.metadata().target()) else { return };
         let mut fields = span::fields_around(event.parent(), event.is_contextual());
         event.record(&mut fields);
-        queue::push(record(event.metadata(), TARGETS[target], fields));
+        queue::push_record(build_record(event.metadata(), TARGETS[target], fields));
     }
 
     fn enter(&self, span: &Id) {
-        span::enter(span);
+        span::enter_span(span);
     }
 
     fn exit(&self, span: &Id) {
-        span::exit(span);
+        span::exit_span(span);
     }
 
     fn clone_span(&self, span: &Id) -> Id {
-        span::share(span);
+        span::add_handle(span);
         span.clone()
     }
 
     fn try_close(&self, span: Id) -> bool {
-        span::close(&span)
+        span::release_handle(&span)
     }
 }
 
-fn record(metadata: &Metadata<'_>, target: &'static str, mut fields: LogFields) -> LogRecord {
+fn build_record(metadata: &Metadata<'_>, target: &'static str, mut fields: LogFields) -> LogRecord {
     LogRecord {
         time: SystemTime::now(),
-        level: LogLevel::of(*metadata.level()),
+        level: LogLevel::from_level(*metadata.level()),
         target,
         message: fields.take_message(),
         fields,
@@ -105,8 +105,8 @@ mod tests {
 
     fn records(action: impl FnOnce()) -> Vec<String> {
         tracing::subscriber::with_default(LogSubscriber, action);
-        let records = queue::take(None);
-        records.iter().map(|record| format!("{} {}", record.target, record.line())).collect()
+        let records = queue::take_records(None);
+        records.iter().map(|record| format!("{} {}", record.target, record.to_line())).collect()
     }
 
     /// One test, since the levels and the queue are the process's.

@@ -8,7 +8,7 @@ use ginnel_service::requested_address;
 
 /// Returns a problem for each of these tunnels that has the name or asks for the public address of an earlier one.
 /// Tunnels that all have `pooling_enabled` may share an address.
-pub(crate) fn conflicts<'t>(
+pub(crate) fn find_conflicts<'t>(
     config: &AgentConfig,
     tunnels: impl IntoIterator<Item = (&'t str, &'t Definition)>,
 ) -> Vec<String> {
@@ -16,7 +16,7 @@ pub(crate) fn conflicts<'t>(
     let mut problems = Vec::new();
     for (name, definition) in tunnels {
         let Some(entry) = config.tunnels.get(name) else { continue };
-        if let Some(problem) = taken.add(entry.key(), definition) {
+        if let Some(problem) = taken.add_tunnel(entry.key(), definition) {
             problems.push(format!("{}: {problem}", entry.place()));
         }
     }
@@ -32,8 +32,8 @@ struct TakenByTunnels {
 
 impl TakenByTunnels {
     /// Adds the names and addresses of a tunnel, or returns the reason why one of them is taken.
-    fn add(&mut self, key: String, definition: &Definition) -> Option<String> {
-        for (suffix, _) in definition.protocols() {
+    fn add_tunnel(&mut self, key: String, definition: &Definition) -> Option<String> {
+        for (suffix, _) in definition.bound_protocols() {
             let name = format!("{}{suffix}", definition.name);
             if let Some(other) = self.names.insert(name.clone(), key.clone()) {
                 return Some(format!("the name {name:?} is that of {other} as well; rename one"));

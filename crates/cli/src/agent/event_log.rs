@@ -19,10 +19,10 @@ use ginnel_api::local::tunnels::AgentTunnel;
 use ginnel_base::logging::{ignore, or_debug};
 use ginnel_service::Service;
 
-use super::targets::{TargetStates, TargetWatch, describe};
+use super::targets::{TargetStates, TargetWatch, describe_target};
 use crate::error::CliError;
 use crate::lines::LineWriter;
-use crate::output::say;
+use crate::output::print_line;
 
 /// The name of a tunnel that the command line defines.
 pub(crate) const UNNAMED: &str = "command_line";
@@ -53,7 +53,11 @@ impl RequestLog {
         let (last, over) = oneshot::channel();
         let ended = captures.subscribe_ended();
         let lines = event_log.writer.clone();
-        Self { last, writing: tokio::spawn(write(event_log, captures, ended, over)), lines }
+        Self {
+            last,
+            writing: tokio::spawn(write_requests(event_log, captures, ended, over)),
+            lines,
+        }
     }
 
     /// Tells of those that are left, once the agent has stopped.
@@ -65,7 +69,7 @@ impl RequestLog {
     }
 }
 
-async fn write(
+async fn write_requests(
     event_log: EventLog,
     captures: Arc<CaptureStore>,
     mut ended: Receiver<Arc<CaptureRecord>>,
@@ -82,7 +86,7 @@ async fn write(
     let deadline = Instant::now() + FINISH_TIMEOUT;
     loop {
         let is_idle = captures.is_idle();
-        while let Some(next) = at_once(&mut ended) {
+        while let Some(next) = next_ended(&mut ended) {
             write_page(&event_log, next, &mut ended);
         }
         if is_idle || Instant::now() > deadline {
@@ -102,21 +106,21 @@ fn write_page(
     let mut next = Some(first);
     while let Some(record) = next {
         match record {
-            Ok(record) => event_log.request(&record, &mut page),
+            Ok(record) => event_log.add_request(&record, &mut page),
             Err(RecvError::Lagged(missed)) => {
                 let fields = json!({"missed": missed});
-                event_log.add(&mut page, "missed", || format!("{missed} events"), || fields);
+                event_log.add_event(&mut page, "missed", || format!("{missed} events"), || fields);
             }
             // The records outlive this task.
             Err(RecvError::Closed) => {}
         }
-        next = if page.lines.len() < MAX_BATCH_BYTES { at_once(ended) } else { None };
+        next = if page.lines.len() < MAX_BATCH_BYTES { next_ended(ended) } else { None };
     }
-    event_log.write(page);
+    event_log.queue_page(page);
 }
 
 /// The next request that has ended, where there is one.
-fn at_once(
+fn next_ended(
     ended: &mut Receiver<Arc<CaptureRecord>>,
 ) -> Option<Result<Arc<CaptureRecord>, RecvError>> {
     match ended.try_recv() {
@@ -143,7 +147,7 @@ pub(super) enum UrlKind {
 
 impl UrlKind {
     /// Returns the kind for an agent with this service next to it.
-    pub fn of(service: Option<&Service>) -> Self {
+    pub fn for_service(service: Option<&Service>) -> Self {
         if service.is_some() { Self::Local } else { Self::Public }
     }
 
@@ -170,12 +174,12 @@ pub(super) struct EventLog {
 impl EventLog {
     /// A log on the standard output, for people or as JSON.
     pub fn start(as_json: bool, url_kind: UrlKind) -> Result<Self, CliError> {
-        let writer = LineWriter::start(MAX_QUEUED_BATCHES, |lines| say(lines.trim_end()))?;
+        let writer = LineWriter::start(MAX_QUEUED_BATCHES, |lines| print_line(lines.trim_end()))?;
         Ok(Self { as_json, url_kind, writer, dropped: Arc::default() })
     }
 
     /// Has lines written; what was dropped before is told of first.
-    fn write(&self, page: EventPage) {
+    fn queue_page(&self, page: EventPage) {
         if page.lines.is_empty() {
             return;
         }
@@ -185,17 +189,22 @@ impl EventLog {
         if dropped > 0 {
             let mut notice = EventPage::now();
             let fields = json!({"dropped": dropped});
-            self.add(&mut notice, "dropped", || format!("{dropped} lines were dropped"), || fields);
+            self.add_event(
+                &mut notice,
+                "dropped",
+                || format!("{dropped} lines were dropped"),
+                || fields,
+            );
             lines.insert_str(0, &String::from_utf8_lossy(&notice.lines));
         }
-        if !self.writer.add(lines) {
+        if !self.writer.add_lines(lines) {
             self.dropped.fetch_add(dropped + count, Relaxed);
         }
     }
 
     /// Where requests can be looked at, and the agent API is.
-    pub fn agent(&self, agent: &Agent) {
-        if let Some(url) = agent.url() {
+    pub fn log_addresses(&self, agent: &Agent) {
+        if let Some(url) = agent.api_url() {
             self.start_line("agent_api", &format!("Inspect: {url}"), json!({"url": url}));
         }
         if let Some(address) = agent.admin_address() {
@@ -205,14 +214,14 @@ impl EventLog {
     }
 
     /// Tells what keeps an agent from connecting; does not end.
-    pub async fn errors(&self, agent: &Agent) {
+    pub async fn log_errors(&self, agent: &Agent) {
         let mut shown = None;
         loop {
             let last = agent.last_error();
             if last != shown
                 && let Some(reason) = &last
             {
-                self.line("error", reason, json!({"error": reason}));
+                self.log_line("error", reason, json!({"error": reason}));
             }
             shown = last;
             tokio::time::sleep(ERROR_POLL_INTERVAL).await;
@@ -220,11 +229,11 @@ impl EventLog {
     }
 
     /// Writes the tunnels at the start, each with the state of its target.
-    pub fn tunnels(&self, agent: &Agent, targets: &TargetStates) {
+    pub fn log_tunnels(&self, agent: &Agent, targets: &TargetStates) {
         if self.as_json {
-            self.line("online", "", json!({}));
+            self.log_line("online", "", json!({}));
         }
-        for tunnel in agent.tunnels() {
+        for tunnel in agent.list_tunnels() {
             let accepts = targets.get(&tunnel.config.addr).copied();
             match self.as_json {
                 true => self.tunnel_event(&tunnel, accepts),
@@ -237,10 +246,10 @@ impl EventLog {
     }
 
     /// Writes that a tunnel can be reached again.
-    fn tunnel_is_back(&self, tunnel: &AgentTunnel) {
+    fn log_tunnel_recovery(&self, tunnel: &AgentTunnel) {
         match self.as_json {
             true => self.tunnel_event(tunnel, None),
-            false => self.tunnel_lines(tunnel, None).iter().for_each(|line| self.text(line)),
+            false => self.tunnel_lines(tunnel, None).iter().for_each(|line| self.log_text(line)),
         }
     }
 
@@ -250,7 +259,7 @@ impl EventLog {
         if let Some(accepts) = accepts {
             fields["target_accepts"] = accepts.into();
         }
-        self.line("tunnel", "", fields);
+        self.log_line("tunnel", "", fields);
     }
 
     /// Returns the lines about a tunnel for people.
@@ -263,22 +272,24 @@ impl EventLog {
         }
         let from = if url.is_empty() { name } else { url };
         lines.push(format!("Forwarding{of}: {from} -> {addr}"));
-        lines.extend(accepts.map(|accepts| format!("Target{of}: {}", describe(addr, accepts))));
+        lines.extend(
+            accepts.map(|accepts| format!("Target{of}: {}", describe_target(addr, accepts))),
+        );
         lines.extend(try_command(url).map(|command| format!("try: {command}")));
         lines
     }
 
     /// Writes each change of a target, until the task ends.
-    pub async fn targets(&self, mut watch: TargetWatch) {
+    pub async fn log_targets(&self, mut watch: TargetWatch) {
         let mut known = watch.states();
         loop {
-            watch.changed().await;
+            watch.wait_for_change().await;
             let states = watch.states();
             for (address, accepts) in &states {
                 // A target that is new and accepts connections is as expected.
                 if known.get(address).copied().unwrap_or(true) != *accepts {
                     let fields = json!({"addr": address, "accepts": accepts});
-                    self.line("target", &describe(address, *accepts), fields);
+                    self.log_line("target", &describe_target(address, *accepts), fields);
                 }
             }
             known = states;
@@ -286,8 +297,8 @@ impl EventLog {
     }
 
     /// Writes a line for people.
-    fn text(&self, text: &str) {
-        self.line("", text, Value::Null);
+    fn log_text(&self, text: &str) {
+        self.log_line("", text, Value::Null);
     }
 
     /// Writes a line of the start for people.
@@ -297,16 +308,16 @@ impl EventLog {
 
     /// Tells which tunnels visitors cannot reach although there is a session, and which they can
     /// again; `shown` is what was told of them before.
-    fn statuses(&self, agent: &Agent, shown: &mut HashMap<String, String>) {
-        for tunnel in agent.tunnels() {
+    fn log_statuses(&self, agent: &Agent, shown: &mut HashMap<String, String>) {
+        for tunnel in agent.list_tunnels() {
             let (name, status) = (tunnel.name.clone(), tunnel.status.clone().unwrap_or_default());
             if status == "online" {
                 if shown.remove(&name).is_some() {
-                    self.tunnel_is_back(&tunnel);
+                    self.log_tunnel_recovery(&tunnel);
                 }
             } else if shown.get(&name) != Some(&status) {
                 let fields = json!({"name": name, "status": status});
-                self.line("tunnel_status", &format!("{name}: {status}"), fields);
+                self.log_line("tunnel_status", &format!("{name}: {status}"), fields);
                 shown.insert(name, status);
             }
         }
@@ -314,28 +325,28 @@ impl EventLog {
 
     /// Tells which nodes of the service the agent has sessions with, where it has nodes; `shown` is what
     /// has been shown before.
-    fn nodes(&self, state: &SessionState, shown: &mut Vec<String>) {
+    fn log_nodes(&self, state: &SessionState, shown: &mut Vec<String>) {
         let nodes = state.sessions().filter_map(|online| online.node.as_deref());
         let nodes: Vec<_> = nodes.map(str::to_owned).collect();
         if nodes != *shown && !nodes.is_empty() {
             let fields = json!({"nodes": nodes});
-            self.line("sessions", &format!("sessions with {}", nodes.join(", ")), fields);
+            self.log_line("sessions", &format!("sessions with {}", nodes.join(", ")), fields);
         }
         *shown = nodes;
     }
 
     /// Tells how the link to the service is.
-    fn state(&self, state: &'static str, reason: Option<String>) {
+    fn log_state(&self, state: &'static str, reason: Option<String>) {
         let text = match &reason {
             Some(reason) => format!("{state}: {reason}"),
             None => state.to_owned(),
         };
-        self.line("state", &text, json!({"state": state, "reason": reason}));
+        self.log_line("state", &text, json!({"state": state, "reason": reason}));
     }
 
     /// Tells what becomes of the session until the agent ends.
-    pub async fn live(&self, agent: &Agent) {
-        let mut state = agent.watch();
+    pub async fn log_session(&self, agent: &Agent) {
+        let mut state = agent.watch_state();
         // The state at the start has been shown; changes of tunnels are changes of the state as well.
         let (mut shown, mut statuses) = (state.borrow().name(), HashMap::new());
         let mut nodes = Vec::new();
@@ -346,11 +357,11 @@ impl EventLog {
             // Every attempt to connect is a change, of the same name.
             if now.name() != shown {
                 shown = now.name();
-                self.state(shown, agent.last_error().filter(|_| !is_online));
+                self.log_state(shown, agent.last_error().filter(|_| !is_online));
             }
-            self.nodes(&now, &mut nodes);
+            self.log_nodes(&now, &mut nodes);
             if is_online {
-                self.statuses(agent, &mut statuses);
+                self.log_statuses(agent, &mut statuses);
             }
             if changed.is_err() || matches!(now, SessionState::Offline) {
                 return;
@@ -358,7 +369,7 @@ impl EventLog {
         }
     }
 
-    fn line(&self, event: &str, text: &str, fields: Value) {
+    fn log_line(&self, event: &str, text: &str, fields: Value) {
         self.add_line(EventPage::now(), event, text, fields);
     }
 
@@ -368,12 +379,12 @@ impl EventLog {
     }
 
     fn add_line(&self, mut page: EventPage, event: &str, text: &str, fields: Value) {
-        self.add(&mut page, event, || text.to_owned(), || fields);
-        self.write(page);
+        self.add_event(&mut page, event, || text.to_owned(), || fields);
+        self.queue_page(page);
     }
 
     /// Adds one line, in the form that is wanted.
-    fn add<F: Serialize>(
+    fn add_event<F: Serialize>(
         &self,
         page: &mut EventPage,
         event: &str,
@@ -385,7 +396,7 @@ impl EventLog {
             let written = serde_json::to_writer(&mut page.lines, &line);
             ignore(written, "fields with plain names always make JSON");
         } else {
-            let mut line = plain(&text());
+            let mut line = replace_controls(&text());
             if !page.is_start {
                 line.insert_str(0, &page.time.format("%H:%M:%S%.3f ").to_string());
             }
@@ -395,7 +406,7 @@ impl EventLog {
     }
 
     /// Where the management API is; its admin key is in JSON, and for people where they ask for it.
-    pub fn service(&self, service: &Service, shows_key: bool) {
+    pub fn log_service(&self, service: &Service, shows_key: bool) {
         let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
         let text = format!("Management API: {}", service.url());
         self.start_line("service", &text, json!({"url": service.url(), "api_key": key}));
@@ -405,12 +416,12 @@ impl EventLog {
     }
 
     /// Adds a request that has ended.
-    fn request(&self, record: &CaptureRecord, page: &mut EventPage) {
-        let exchange = record.exchange();
+    fn add_request(&self, record: &CaptureRecord, page: &mut EventPage) {
+        let exchange = record.lock_exchange();
         let Some(took) = exchange.took else { return };
         let [method, uri, _] = exchange.request.start_line();
         let uri = masked_target(&uri);
-        let status = exchange.response.as_ref().map_or("-".into(), CapturedMessage::status);
+        let status = exchange.response.as_ref().map_or("-".into(), CapturedMessage::status_text);
         let error = exchange.error.as_deref();
         let ms = took.as_secs_f64() * 1e3;
         let text = || {
@@ -426,7 +437,7 @@ impl EventLog {
             ms,
             error,
         };
-        self.add(page, "request", text, fields);
+        self.add_event(page, "request", text, fields);
     }
 }
 
@@ -471,6 +482,6 @@ struct RequestFields<'a> {
 }
 
 /// Text of others that does nothing to a terminal.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn replace_controls(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

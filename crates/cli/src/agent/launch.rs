@@ -16,7 +16,7 @@ use super::event_log::{EventLog, RequestLog, UrlKind};
 use super::targets::TargetWatch;
 use crate::error::CliError;
 use crate::ngrok::{EventFollower, NgrokLog};
-use crate::output::complain;
+use crate::output::eprint_line;
 use crate::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use crate::{admin, grace, log_file, runtime};
 
@@ -60,20 +60,20 @@ impl LaunchPlan {
     ) -> Self {
         let shows_key = matches.try_get_one(SHOW_KEY).ok().flatten() == Some(&true);
         let view = ViewOptions::Lines { requested, as_json: matches.get_flag("json"), shows_key };
-        let (grace, admin_addr) = (grace::read(matches), admin::read(matches));
+        let (grace, admin_addr) = (grace::read_grace(matches), admin::read_admin_addr(matches));
         Self { options, tunnels, grace, admin_addr, view, service: None }
     }
 }
 
 /// Runs an agent until it ends or is stopped.
-pub(crate) fn launch(plan: LaunchPlan) -> Result<(), CliError> {
-    let runtime = runtime::start()?;
-    let ended = runtime.block_on(serve(plan));
+pub(crate) fn launch_agent(plan: LaunchPlan) -> Result<(), CliError> {
+    let runtime = runtime::start_runtime()?;
+    let ended = runtime.block_on(run_plan(plan));
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(plan: LaunchPlan) -> Result<(), CliError> {
+async fn run_plan(plan: LaunchPlan) -> Result<(), CliError> {
     let mut signals = Signals::new()?;
     let (grace, admin_addr) = (plan.grace, plan.admin_addr);
     let mut options = AgentOptions { grace, admin_addr, ..plan.options };
@@ -89,22 +89,22 @@ async fn serve(plan: LaunchPlan) -> Result<(), CliError> {
         ViewOptions::Ngrok(log) => Some(log.clone()),
         ViewOptions::Lines { .. } => None,
     };
-    let view = AgentView::of(plan.view, &agent, service.as_ref())?;
-    let requests = view.requests(&agent);
+    let view = AgentView::from_options(plan.view, &agent, service.as_ref())?;
+    let requests = view.start_request_log(&agent);
     let is_drawn = matches!(view, AgentView::Console(_));
     on_hangup(move || {
-        if !log_file::reopen() {
-            say_nothing_to_read(is_drawn);
+        if !log_file::reopen_logs() {
+            report_nothing_reloaded(is_drawn);
         }
     })?;
     let ended = tokio::select! {
-        ended = carry(&mut agent, plan.tunnels, view) => ended,
+        ended = run_view(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),
         // Whoever started it has ended, and nobody would stop it.
         () = reader_left(log) => Ok(()),
     };
     tokio::select! {
-        () = stop(agent, requests, service, grace) => ended,
+        () = stop_agent(agent, requests, service, grace) => ended,
         () = signals.next() => Err(CliError::second_signal()),
     }
 }
@@ -117,7 +117,7 @@ async fn reader_left(log: Option<Arc<NgrokLog>>) {
 }
 
 /// Ends the agent, and then the service beside it: within `grace`, as far as that is theirs.
-async fn stop(
+async fn stop_agent(
     agent: Agent,
     requests: Option<RequestLog>,
     service: Option<Service>,
@@ -127,7 +127,7 @@ async fn stop(
     let open = agent.connection_counter();
     let mut stopping = std::pin::pin!(agent.stop(grace));
     if tokio::time::timeout(QUIET_STOP, &mut stopping).await.is_err() {
-        complain(&waiting_for(open(), grace));
+        eprint_line(&waiting_for(open(), grace));
         stopping.await;
     }
     if let Some(requests) = requests {
@@ -149,9 +149,9 @@ fn waiting_for(connections: i64, grace: Duration) -> String {
 }
 
 /// A terminal that is drawn on has no place for it; what goes on is seen there.
-fn say_nothing_to_read(is_drawn: bool) {
+fn report_nothing_reloaded(is_drawn: bool) {
     if !(is_drawn && std::io::stderr().is_terminal()) {
-        complain(NOTHING_TO_READ);
+        eprint_line(NOTHING_TO_READ);
     }
 }
 
@@ -164,56 +164,56 @@ fn connect_to(options: &mut AgentOptions, service: &Service) {
 }
 
 /// Starts tunnels and tells what happens, until the agent ends; fails when it was refused.
-async fn carry(
+async fn run_view(
     agent: &mut Agent,
     tunnels: Vec<Definition>,
     view: AgentView,
 ) -> Result<(), CliError> {
     match view {
-        AgentView::Console(console) => draw(agent, tunnels, *console).await?,
-        AgentView::Lines(event_log) => print(agent, tunnels, event_log).await?,
-        AgentView::Ngrok(follower) => follow(agent, tunnels, follower).await?,
+        AgentView::Console(console) => run_console(agent, tunnels, *console).await?,
+        AgentView::Lines(event_log) => run_event_log(agent, tunnels, event_log).await?,
+        AgentView::Ngrok(follower) => run_follower(agent, tunnels, follower).await?,
     }
     agent.refusal().map_or(Ok(()), |refusal| Err(refusal.into()))
 }
 
-async fn draw(
+async fn run_console(
     agent: &Agent,
     tunnels: Vec<Definition>,
     mut console: Console,
 ) -> Result<(), CliError> {
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
-        () = console.wait(agent) => false,
+        () = console.show_connecting(agent) => false,
     };
     if is_started {
-        console.live(agent).await;
+        console.show_until_ended(agent).await;
     }
     Ok(())
 }
 
-async fn print(
+async fn run_event_log(
     agent: &Agent,
     tunnels: Vec<Definition>,
     event_log: EventLog,
 ) -> Result<(), CliError> {
-    event_log.agent(agent);
+    event_log.log_addresses(agent);
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
-        () = event_log.errors(agent) => false,
+        () = event_log.log_errors(agent) => false,
     };
     if is_started {
         let mut targets = TargetWatch::start(agent);
-        event_log.tunnels(agent, &targets.first().await);
+        event_log.log_tunnels(agent, &targets.first_states().await);
         tokio::select! {
-            () = event_log.live(agent) => {}
-            () = event_log.targets(targets) => {}
+            () = event_log.log_session(agent) => {}
+            () = event_log.log_targets(targets) => {}
         }
     }
     Ok(())
 }
 
-async fn follow(
+async fn run_follower(
     agent: &Agent,
     tunnels: Vec<Definition>,
     mut follower: EventFollower,
@@ -233,12 +233,12 @@ async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, CliE
     for definition in tunnels {
         start_one(agent, definition).await?;
     }
-    Ok(online(agent).await)
+    Ok(wait_until_online(agent).await)
 }
 
 /// Starts a tunnel; a session that is lost meanwhile is waited for again.
 async fn start_one(agent: &Agent, definition: Definition) -> Result<(), CliError> {
-    while online(agent).await {
+    while wait_until_online(agent).await {
         match agent.start_tunnel(definition.clone()).await {
             Err(StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
                 tokio::time::sleep(RETRY_PAUSE).await;
@@ -250,8 +250,8 @@ async fn start_one(agent: &Agent, definition: Definition) -> Result<(), CliError
 }
 
 /// Waits until the agent is online; false when it has ended instead.
-pub(crate) async fn online(agent: &Agent) -> bool {
-    let mut state = agent.watch();
+pub(crate) async fn wait_until_online(agent: &Agent) -> bool {
+    let mut state = agent.watch_state();
     let settled = state
         .wait_for(|state| matches!(state, SessionState::Online(_) | SessionState::Offline))
         .await;
@@ -266,7 +266,7 @@ enum AgentView {
 }
 
 impl AgentView {
-    fn of(
+    fn from_options(
         options: ViewOptions,
         agent: &Agent,
         service: Option<&Service>,
@@ -279,15 +279,15 @@ impl AgentView {
         if on_terminal || requested == Some(true) && !as_json {
             return Ok(Self::Console(Box::new(Console::new(agent, service, shows_key))));
         }
-        let event_log = EventLog::start(as_json, UrlKind::of(service))?;
+        let event_log = EventLog::start(as_json, UrlKind::for_service(service))?;
         if let Some(service) = service {
-            event_log.service(service, shows_key);
+            event_log.log_service(service, shows_key);
         }
         Ok(Self::Lines(event_log))
     }
 
     /// Tells of requests from now on, where that takes a line each.
-    fn requests(&self, agent: &Agent) -> Option<RequestLog> {
+    fn start_request_log(&self, agent: &Agent) -> Option<RequestLog> {
         match self {
             Self::Lines(event_log) => {
                 Some(RequestLog::start(event_log.clone(), agent.captures().clone()))

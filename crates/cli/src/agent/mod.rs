@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::Map;
 
-pub(crate) use conflicts::conflicts;
+pub(crate) use conflicts::find_conflicts;
 pub(crate) use event_log::UNNAMED;
 use launch::SHOW_KEY;
-pub(crate) use launch::{LaunchPlan, ViewOptions, launch, online};
+pub(crate) use launch::{LaunchPlan, ViewOptions, launch_agent, wait_until_online};
 
 use ginnel_agent::config::{self, AgentConfig, NGROK_LOG, SECTIONS, WITHOUT_EFFECT, usual_path};
 use ginnel_agent::definition::Definition;
@@ -28,7 +28,7 @@ use ginnel_settings::ResolvedSettings;
 
 use crate::error::{CliError, Exit};
 use crate::help::HelpRank;
-use crate::output::complain;
+use crate::output::eprint_line;
 use crate::{admin, grace, logging, settings, variables};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
@@ -45,88 +45,94 @@ const TUNNELS: &str = "Tunnel";
 const PROCESS: &str = "Process";
 const MONITORING: &str = "Monitoring";
 
-pub(crate) fn agent() -> Command {
-    running(connecting(Command::new("agent")))
+pub(crate) fn agent_command() -> Command {
+    with_run_arguments(with_connection_arguments(Command::new("agent")))
         .about("Run an agent whose tunnels are started through its API")
         .after_help("Example:\n  ginnel agent --server-addr 127.0.0.1:4443 --ca ginnel.db-ca.pem")
 }
 
-pub(crate) fn http() -> Command {
-    running(connecting(http_tunnel()))
+pub(crate) fn http_command() -> Command {
+    with_run_arguments(with_connection_arguments(http_tunnel()))
 }
 
-pub(crate) fn tcp() -> Command {
-    running(connecting(tcp_tunnel()))
+pub(crate) fn tcp_command() -> Command {
+    with_run_arguments(with_connection_arguments(tcp_tunnel()))
 }
 
-pub(crate) fn tls() -> Command {
-    running(connecting(tls_tunnel()))
+pub(crate) fn tls_command() -> Command {
+    with_run_arguments(with_connection_arguments(tls_tunnel()))
 }
 
-pub(crate) fn start() -> Command {
+pub(crate) fn start_command() -> Command {
     let command = Command::new("start")
         .about("Start tunnels of the configuration file")
         .arg(Arg::new("name").num_args(0..).help("Names of the tunnels"))
-        .arg(switch("all", "Start all tunnels").help_heading(TUNNELS));
-    running(connecting(command))
+        .arg(switch_argument("all", "Start all tunnels").help_heading(TUNNELS));
+    with_run_arguments(with_connection_arguments(command))
 }
 
-pub(crate) fn dev() -> Command {
-    let show_key = || switch(SHOW_KEY, "Show the admin key of the service").help_heading(PROCESS);
+pub(crate) fn dev_command() -> Command {
+    let show_key =
+        || switch_argument(SHOW_KEY, "Show the admin key of the service").help_heading(PROCESS);
     Command::new("dev")
         .about("Share a port on this machine, with a service of its own")
         .after_help("Example:\n  ginnel dev http 8080")
         .subcommand_required(true)
         .subcommands(
-            [http_tunnel(), tcp_tunnel(), tls_tunnel()].map(|it| running(it).arg(show_key())),
+            [http_tunnel(), tcp_tunnel(), tls_tunnel()]
+                .map(|it| with_run_arguments(it).arg(show_key())),
         )
 }
 
 fn http_tunnel() -> Command {
     let options = [
-        text("domain", "HOST", "Public host name"),
-        text(
+        text_argument("domain", "HOST", "Public host name"),
+        text_argument(
             "subdomain",
             "NAME",
             "First label of the public host, below the service's base domain",
         ),
-        text(
+        text_argument(
             "host-header",
             "HOST",
             "Host header that the local service gets: preserve, rewrite or a value",
         ),
-        text("app-protocol", "PROTOCOL", "Protocol of the local service: http1 or http2").rare(),
-        switch("no-inspect", "Do not capture requests").rare(),
+        text_argument("app-protocol", "PROTOCOL", "Protocol of the local service: http1 or http2")
+            .rare(),
+        switch_argument("no-inspect", "Do not capture requests").rare(),
     ];
-    tunnel("http", "Share a local web service", options)
+    tunnel_command("http", "Share a local web service", options)
 }
 
 fn tcp_tunnel() -> Command {
-    let options = [text("remote-addr", "HOST:PORT", "Public address")];
-    tunnel("tcp", "Share a local TCP port", options)
+    let options = [text_argument("remote-addr", "HOST:PORT", "Public address")];
+    tunnel_command("tcp", "Share a local TCP port", options)
 }
 
 fn tls_tunnel() -> Command {
-    let options = [text("domain", "HOST", "Public host name")];
-    tunnel("tls", "Share a local TLS port; the local service terminates TLS", options)
+    let options = [text_argument("domain", "HOST", "Public host name")];
+    tunnel_command("tls", "Share a local TLS port; the local service terminates TLS", options)
 }
 
 /// A command that starts one tunnel, with the options of its protocol first.
-fn tunnel<const N: usize>(
+fn tunnel_command<const N: usize>(
     name: &'static str,
     about: &'static str,
     of_protocol: [Arg; N],
 ) -> Command {
     let of_all = [
-        file("policy-file", "File with a traffic policy, as JSON or YAML"),
-        file(
+        file_argument("policy-file", "File with a traffic policy, as JSON or YAML"),
+        file_argument(
             "definition-file",
             "File with more fields of the tunnel's definition, as JSON or YAML; they may be secret",
         )
         .rare(),
-        text("name", "NAME", "Name of the tunnel").default_value(UNNAMED).rare(),
-        switch("pooling-enabled", "Share the URL, and its load, with other endpoints that do")
-            .rare(),
+        text_argument("name", "NAME", "Name of the tunnel").default_value(UNNAMED).rare(),
+        switch_argument(
+            "pooling-enabled",
+            "Share the URL, and its load, with other endpoints that do",
+        )
+        .rare(),
     ];
     let options = of_protocol.into_iter().chain(of_all);
     Command::new(name)
@@ -141,44 +147,48 @@ fn tunnel<const N: usize>(
 }
 
 /// The options of agents that connect to a service elsewhere.
-fn connecting(command: Command) -> Command {
+fn with_connection_arguments(command: Command) -> Command {
     let keys = ["server_addr", "root_cas", "authtoken_file"];
     let flags = keys.into_iter().filter_map(|key| settings::single_argument(SECTIONS, key));
     command.args(flags).arg(config_argument().help_heading("Configuration"))
 }
 
 /// The options of every agent.
-fn running(command: Command) -> Command {
+fn with_run_arguments(command: Command) -> Command {
     command
         .args(settings::single_argument(SECTIONS, "web_addr"))
         .args(settings::single_argument(SECTIONS, "inspect_file"))
         .args(
-            [switch("json", "Print one JSON object for each event"), grace::argument().rare()]
-                .map(|option| option.help_heading(PROCESS)),
+            [
+                switch_argument("json", "Print one JSON object for each event"),
+                grace::grace_argument().rare(),
+            ]
+            .map(|option| option.help_heading(PROCESS)),
         )
-        .arg(admin::argument().help_heading(MONITORING).rare())
-        .args(logging::arguments().map(|option| option.help_heading(MONITORING).rare()))
+        .arg(admin::admin_addr_argument().help_heading(MONITORING).rare())
+        .args(logging::log_arguments().map(|option| option.help_heading(MONITORING).rare()))
 }
 
 pub(crate) fn config_argument() -> Arg {
-    file("config", "Configuration file; may be given more than once").action(ArgAction::Append)
+    file_argument("config", "Configuration file; may be given more than once")
+        .action(ArgAction::Append)
 }
 
-fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+fn text_argument(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-fn file(name: &'static str, help: &'static str) -> Arg {
-    text(name, "FILE", help).value_parser(value_parser!(PathBuf))
+fn file_argument(name: &'static str, help: &'static str) -> Arg {
+    text_argument(name, "FILE", help).value_parser(value_parser!(PathBuf))
 }
 
-fn switch(name: &'static str, help: &'static str) -> Arg {
+fn switch_argument(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
 pub(crate) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
     let loaded = load_config(matches)?;
-    run(matches, &loaded, Vec::new(), LOCAL_COMMAND)
+    launch_tunnels(matches, &loaded, Vec::new(), LOCAL_COMMAND)
 }
 
 pub(crate) fn run_http(matches: &ArgMatches) -> Result<(), CliError> {
@@ -195,31 +205,31 @@ pub(crate) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
 
 fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let loaded = load_config(matches)?;
-    let tunnels = vec![definition(proto, matches)?];
-    run(matches, &loaded, tunnels, &local_command(proto, matches))
+    let tunnels = vec![tunnel_definition(proto, matches)?];
+    launch_tunnels(matches, &loaded, tunnels, &local_command(proto, matches))
 }
 
 pub(crate) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     let loaded = load_config(matches)?;
     let config = &loaded.config;
-    let names = all_or_named(config, matches)?;
+    let names = tunnel_names(config, matches)?;
     if names.is_empty() {
         return Err(CliError::usage("name the tunnels to start, or pass --all"));
     }
-    let tunnels = names.iter().map(|name| config.tunnel(name));
+    let tunnels = names.iter().map(|name| config.tunnel_definition(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
-    let problems = conflicts(config, names.iter().map(String::as_str).zip(&tunnels));
+    let problems = find_conflicts(config, names.iter().map(String::as_str).zip(&tunnels));
     if !problems.is_empty() {
-        return Err(settings::refused(problems));
+        return Err(settings::report_problems(problems));
     }
-    run(matches, &loaded, tunnels, LOCAL_COMMAND)
+    launch_tunnels(matches, &loaded, tunnels, LOCAL_COMMAND)
 }
 
 /// The names of the tunnels to start: those of `--all`, or those that are given.
 ///
 /// # Errors
 /// Where there are none for `--all`.
-pub(crate) fn all_or_named(
+pub(crate) fn tunnel_names(
     config: &AgentConfig,
     matches: &ArgMatches,
 ) -> Result<Vec<String>, CliError> {
@@ -238,22 +248,23 @@ pub(crate) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((proto, matches)) = matches.subcommand() else {
         return Err(CliError::usage("no protocol given: use http, tcp or tls"));
     };
-    let tunnels = vec![definition(proto, matches)?];
+    let tunnels = vec![tunnel_definition(proto, matches)?];
     // Where the service is becomes known when it runs.
-    let flags = settings::flags_alone(matches, config::load).map_err(settings::refused)?;
+    let flags =
+        settings::flags_alone(matches, config::load_config).map_err(settings::report_problems)?;
     let options = flags.config.local_options();
     let service = Some(service::Options::default());
-    launch(LaunchPlan { service, ..LaunchPlan::new(matches, options, tunnels, None) })
+    launch_agent(LaunchPlan { service, ..LaunchPlan::new(matches, options, tunnels, None) })
 }
 
-fn run(
+fn launch_tunnels(
     matches: &ArgMatches,
     loaded: &ResolvedSettings<AgentConfig>,
     tunnels: Vec<Definition>,
     local: &str,
 ) -> Result<(), CliError> {
-    let (options, console) = (options(loaded, local)?, loaded.config.console.is_shown());
-    launch(LaunchPlan::new(matches, options, tunnels, console))
+    let (options, console) = (agent_options(loaded, local)?, loaded.config.console.is_shown());
+    launch_agent(LaunchPlan::new(matches, options, tunnels, console))
 }
 
 /// The configuration that files, environment and flags make.
@@ -265,15 +276,15 @@ pub(crate) fn load_config(matches: &ArgMatches) -> Result<ResolvedSettings<Agent
     }
     let files = paths.iter().map(|path| config::read_file(path)).collect::<Result<Vec<_>, _>>();
     let files = files.map_err(CliError::usage)?;
-    let loaded = settings::with_sources(matches, &files, config::load);
-    let mut loaded = loaded.map_err(settings::refused)?;
+    let loaded = settings::with_sources(matches, &files, config::load_config);
+    let mut loaded = loaded.map_err(settings::report_problems)?;
     let idle = config::without_effect(&loaded, &[NGROK_LOG, WITHOUT_EFFECT]);
     if !idle.is_empty() {
-        complain(&format!("no effect here: {}", idle.join(", ")));
+        eprint_line(&format!("no effect here: {}", idle.join(", ")));
     }
     variables::report_unknown();
     apply_authtoken_file(&mut loaded)?;
-    take_readable_files().iter().for_each(|warning| complain(warning));
+    take_readable_files().iter().for_each(|warning| eprint_line(warning));
     Ok(loaded)
 }
 
@@ -281,11 +292,11 @@ pub(crate) fn load_config(matches: &ArgMatches) -> Result<ResolvedSettings<Agent
 pub(crate) fn apply_authtoken_file(
     loaded: &mut ResolvedSettings<AgentConfig>,
 ) -> Result<(), CliError> {
-    let is_file = loaded.outweighs("authtoken_file", "authtoken");
+    let is_file = loaded.takes_precedence("authtoken_file", "authtoken");
     if let Some(path) = loaded.config.authtoken_file.as_ref().filter(|_| is_file) {
         let read = service::read_authtoken(path);
         let read = read.map_err(|error| CliError {
-            message: loaded.problem("authtoken_file", &error.to_string()),
+            message: loaded.describe_problem("authtoken_file", &error.to_string()),
             ..error.into()
         });
         loaded.config.authtoken = Some(read?);
@@ -296,18 +307,24 @@ pub(crate) fn apply_authtoken_file(
 /// Returns the problems of the options that keep an agent from starting, each with its place.
 pub(crate) fn option_problems(loaded: &ResolvedSettings<AgentConfig>) -> Vec<String> {
     let problems = loaded.config.option_problems();
-    problems.iter().map(|problem| placed(loaded, problem)).collect()
+    problems.iter().map(|problem| locate_problem(loaded, problem)).collect()
 }
 
 /// Returns the text of a problem, with the file, the variable or the flag that it comes from.
-pub(crate) fn placed(loaded: &ResolvedSettings<AgentConfig>, problem: &agent::Error) -> String {
+pub(crate) fn locate_problem(
+    loaded: &ResolvedSettings<AgentConfig>,
+    problem: &agent::Error,
+) -> String {
     match problem {
-        agent::Error::Option { option, problem } => loaded.problem(option, problem),
+        agent::Error::Option { option, problem } => loaded.describe_problem(option, problem),
         problem => problem.to_string(),
     }
 }
 
-fn options(loaded: &ResolvedSettings<AgentConfig>, local: &str) -> Result<AgentOptions, CliError> {
+fn agent_options(
+    loaded: &ResolvedSettings<AgentConfig>,
+    local: &str,
+) -> Result<AgentOptions, CliError> {
     let config = &loaded.config;
     if config.server_addr.is_empty() {
         return Err(missing_service(local));
@@ -319,9 +336,9 @@ fn options(loaded: &ResolvedSettings<AgentConfig>, local: &str) -> Result<AgentO
     }
     let problems = option_problems(loaded);
     if !problems.is_empty() {
-        return Err(settings::refused(problems));
+        return Err(settings::report_problems(problems));
     }
-    Ok(config.options()?)
+    Ok(config.agent_options()?)
 }
 
 /// The error of a command that needs a service, with the choices of a user who has none.
@@ -343,7 +360,7 @@ fn local_command(proto: &str, matches: &ArgMatches) -> String {
 }
 
 /// The definition that a command line gives.
-fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
+fn tunnel_definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
     let mut definition = match matches.get_one::<PathBuf>("definition-file") {
         Some(path) => config::read_definition(path, &read_file(path)?).map_err(CliError::usage)?,
         None => Map::new(),
@@ -371,7 +388,7 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError>
     if let Some(path) = matches.get_one::<PathBuf>("policy-file") {
         definition.insert("traffic_policy".to_owned(), read_file(path)?.into());
     }
-    Definition::read(&definition).map_err(|problems| CliError::usage(problems.join("; ")))
+    Definition::from_document(&definition).map_err(|problems| CliError::usage(problems.join("; ")))
 }
 
 pub(crate) fn read_file(path: &PathBuf) -> Result<String, CliError> {

@@ -54,13 +54,13 @@ impl TargetWatch {
     }
 
     /// Returns the states after the first round.
-    pub async fn first(&mut self) -> TargetStates {
+    pub async fn first_states(&mut self) -> TargetStates {
         let states = self.states.wait_for(Option::is_some).await;
         states.ok().and_then(|states| states.clone()).unwrap_or_default()
     }
 
     /// Waits until a state has changed.
-    pub async fn changed(&mut self) {
+    pub async fn wait_for_change(&mut self) {
         if self.states.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -74,7 +74,7 @@ impl Drop for TargetWatch {
 }
 
 /// Describes a target for people.
-pub(super) fn describe(address: &str, accepts: bool) -> String {
+pub(super) fn describe_target(address: &str, accepts: bool) -> String {
     match accepts {
         true => format!("{address} accepts connections"),
         false => format!("{address} does not accept connections"),
@@ -104,7 +104,7 @@ impl Targets {
                 continue;
             }
             if let Some(accepts) = upstream.accepts_connections().await {
-                let target = WatchedTarget::after(known, accepts);
+                let target = WatchedTarget::after_attempt(known, accepts);
                 self.0.insert(address, target);
             }
         }
@@ -117,7 +117,7 @@ impl Targets {
 
 impl WatchedTarget {
     /// Returns the target after an attempt.
-    fn after(known: Option<&Self>, accepts: bool) -> Self {
+    fn after_attempt(known: Option<&Self>, accepts: bool) -> Self {
         let pause = match known {
             _ if !accepts => Duration::ZERO,
             Some(known) if known.accepts => (known.pause * 2).min(MAX_PAUSE),
@@ -133,16 +133,16 @@ mod tests {
 
     #[test]
     fn a_target_that_accepts_connections_is_tried_less_and_less_often() {
-        let mut target = WatchedTarget::after(None, true);
+        let mut target = WatchedTarget::after_attempt(None, true);
         let mut pauses = vec![target.pause.as_secs()];
         for _ in 0..6 {
-            target = WatchedTarget::after(Some(&target), true);
+            target = WatchedTarget::after_attempt(Some(&target), true);
             pauses.push(target.pause.as_secs());
         }
 
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        let stopped = WatchedTarget::after(Some(&target), false);
+        let stopped = WatchedTarget::after_attempt(Some(&target), false);
         assert_eq!(stopped.pause, Duration::ZERO);
-        assert_eq!(WatchedTarget::after(Some(&stopped), true).pause, MIN_PAUSE);
+        assert_eq!(WatchedTarget::after_attempt(Some(&stopped), true).pause, MIN_PAUSE);
     }
 }

@@ -6,16 +6,16 @@ use ginnel_api::mask::MASK;
 use ginnel_api::remote::{backends, event_destinations};
 use ginnel_base::address::{AddressError, HostPort, WebUrl};
 
-use super::edges::each;
+use super::edges::for_each_item;
 use super::finding::Finding;
 
 /// The number of items that are fetched at once.
 const PAGE_ITEMS: i64 = 100;
 
 /// Examines the addresses of all static backends and event destinations that the management API lists.
-pub(super) fn examine(url: &str) -> Vec<Finding> {
+pub(super) fn examine_addresses(url: &str) -> Vec<Finding> {
     let mut refused = Vec::new();
-    match collect(url, &mut refused) {
+    match collect_refused(url, &mut refused) {
         Ok(0) => Vec::new(),
         Ok(number) if refused.is_empty() => {
             vec![Finding::ok("addresses", format!("all {number} stored addresses are valid"))]
@@ -28,18 +28,18 @@ pub(super) fn examine(url: &str) -> Vec<Finding> {
 }
 
 /// Adds a finding for each address that is refused; returns the number of addresses.
-fn collect(url: &str, refused: &mut Vec<Finding>) -> Result<usize, String> {
+fn collect_refused(url: &str, refused: &mut Vec<Finding>) -> Result<usize, String> {
     let limit = Some(PAGE_ITEMS);
     let mut number = 0;
     let mut examine = |owner: &Value| {
         if let Some((address, problem)) = address_of(owner) {
             number += 1;
-            refused.extend(problem.map(|problem| finding(owner, address, &problem)));
+            refused.extend(problem.map(|problem| address_finding(owner, address, &problem)));
         }
         true
     };
-    each(url, |before_id| backends::static_::List { before_id, limit }, &mut examine)?;
-    each(url, |before_id| event_destinations::List { before_id, limit }, &mut examine)?;
+    for_each_item(url, |before_id| backends::static_::List { before_id, limit }, &mut examine)?;
+    for_each_item(url, |before_id| event_destinations::List { before_id, limit }, &mut examine)?;
     Ok(number)
 }
 
@@ -52,14 +52,14 @@ fn address_of(owner: &Value) -> Option<(&str, Option<AddressError>)> {
     Some((url, WebUrl::parse(url).err()))
 }
 
-fn finding(owner: &Value, address: &str, problem: &AddressError) -> Finding {
+fn address_finding(owner: &Value, address: &str, problem: &AddressError) -> Finding {
     let id = owner["id"].as_str().unwrap_or_default();
     let effect = match owner["target"].is_null() {
         true => "visitors get a 503 until then",
         false => "no events are delivered until then",
     };
     Finding::problem("addresses", format!("{:?} of {id} {problem}", place_of(address)))
-        .remedy(format!("correct the address; {effect}"))
+        .with_remedy(format!("correct the address; {effect}"))
 }
 
 /// Returns an address without its login, its path and its query, which are the secrets of some receivers of events.
@@ -109,7 +109,7 @@ mod tests {
         ] {
             let owner = json!({"id": "evd_1", "target": {"webhook": {"url": address}}});
 
-            let found = finding(&owner, address, &AddressError::Number);
+            let found = address_finding(&owner, address, &AddressError::Number);
 
             let start = format!("{expected:?} of evd_1 is not");
             assert!(found.message.starts_with(&start), "{}", found.message);

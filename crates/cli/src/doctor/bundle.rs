@@ -17,29 +17,29 @@ use super::finding::Finding;
 use crate::error::{CliError, Exit};
 
 /// Writes the archive to a new file that only its owner can read.
-pub(super) fn write(
+pub(super) fn write_bundle(
     path: &Path,
     findings: &[Finding],
     settings: &[String],
 ) -> std::result::Result<(), CliError> {
-    let written = archive(path, findings, settings);
+    let written = write_archive(path, findings, settings);
     written.map_err(|error| CliError::new(Exit::Failed, format!("{}: {error}", path.display())))
 }
 
-fn archive(path: &Path, findings: &[Finding], settings: &[String]) -> Result<()> {
+fn write_archive(path: &Path, findings: &[Finding], settings: &[String]) -> Result<()> {
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true);
     let file = files::with_mode(options, files::SECRET_MODE).open(path)?;
     let mut archive = Builder::new(GzEncoder::new(file, Compression::default()));
     let found = serde_json::to_string_pretty(&json!({"findings": findings}))?;
-    add(&mut archive, "findings.json", &found)?;
-    add(&mut archive, "settings.txt", &settings.join("\n"))?;
-    add(&mut archive, "system.json", &serde_json::to_string_pretty(&system())?)?;
+    add_file(&mut archive, "findings.json", &found)?;
+    add_file(&mut archive, "settings.txt", &settings.join("\n"))?;
+    add_file(&mut archive, "system.json", &serde_json::to_string_pretty(&describe_system())?)?;
     archive.into_inner()?.finish()?.sync_all()
 }
 
 /// Adds a text; whatever looks like a secret in it is masked.
-fn add(archive: &mut Builder<impl Write>, name: &str, text: &str) -> Result<()> {
+fn add_file(archive: &mut Builder<impl Write>, name: &str, text: &str) -> Result<()> {
     let text = mask::text(text);
     let mut header = Header::new_gnu();
     header.set_size(text.len() as u64);
@@ -48,7 +48,7 @@ fn add(archive: &mut Builder<impl Write>, name: &str, text: &str) -> Result<()> 
 }
 
 /// What the program and the machine are; no names of users or machines.
-fn system() -> serde_json::Value {
+fn describe_system() -> serde_json::Value {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let release = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -59,6 +59,6 @@ fn system() -> serde_json::Value {
         "release": release.map(|name| name.trim_matches('"')),
         "kernel": kernel.trim(),
         "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
-        "descriptors": DescriptorLimit::now().0,
+        "descriptors": DescriptorLimit::read_current().0,
     })
 }

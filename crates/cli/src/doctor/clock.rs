@@ -6,11 +6,11 @@ const REMEDY: &str = "set the clock by NTP; if it is right, run `ginnel api cloc
     with --trust-clock";
 
 /// Returns a warning if the deletion of old data pauses for some seconds.
-pub(super) fn pause(service: &str, seconds: u64) -> Option<Finding> {
+pub(super) fn pause_warning(service: &str, seconds: u64) -> Option<Finding> {
     let minutes = seconds.div_ceil(60);
     let message = format!(
         "the clock of {service} has leapt, and nothing is deleted for its age for {minutes} more minutes of running \
          time"
     );
-    (minutes > 0).then(|| Finding::warning("clock", message).remedy(REMEDY))
+    (minutes > 0).then(|| Finding::warning("clock", message).with_remedy(REMEDY))
 }

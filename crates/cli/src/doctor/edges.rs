@@ -25,11 +25,11 @@ const PAGE_ITEMS: i64 = 100;
 const HTTP_PORT: u16 = 80;
 
 /// The host names of the edges of a service, as the management API lists them.
-pub(super) fn hosts(url: &str, options: Option<&Options>) -> Vec<Finding> {
-    match read(url) {
+pub(super) fn examine_hosts(url: &str, options: Option<&Options>) -> Vec<Finding> {
+    match read_names(url) {
         Ok(names) => {
-            let certificates = options.and_then(|options| names.coverage(options));
-            names.resolution().into_iter().chain(certificates).collect()
+            let certificates = options.and_then(|options| names.coverage_finding(options));
+            names.resolution_finding().into_iter().chain(certificates).collect()
         }
         // That the API does not respond is a finding already.
         Err(problem) => vec![Finding::warning("edges", format!("cannot be listed: {problem}"))],
@@ -45,11 +45,11 @@ struct EdgeNames {
     certified: Vec<String>,
 }
 
-fn read(url: &str) -> Result<EdgeNames, String> {
+fn read_names(url: &str) -> Result<EdgeNames, String> {
     let mut names = EdgeNames::default();
     let limit = Some(PAGE_ITEMS);
-    each(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
-        for place in hostports(edge) {
+    for_each_item(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
+        for place in edge_hostports(edge) {
             names.hosts.insert(place.host_pattern());
             if place.port() != HTTP_PORT {
                 names.secure.insert(place.host_pattern());
@@ -57,15 +57,15 @@ fn read(url: &str) -> Result<EdgeNames, String> {
         }
         names.hosts.len() < MAX_HOSTS
     })?;
-    each(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
-        names.hosts.extend(hostports(edge).map(|place| place.host_pattern()));
+    for_each_item(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
+        names.hosts.extend(edge_hostports(edge).map(|place| place.host_pattern()));
         names.hosts.len() < MAX_HOSTS
     })?;
-    each(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
+    for_each_item(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
         let ending = &edge["tls_termination"];
         let ends_here =
             ending.is_object() && ending["enabled"] != false && ending["terminate_at"] == "edge";
-        for place in hostports(edge) {
+        for place in edge_hostports(edge) {
             names.hosts.insert(place.host_pattern());
             if ends_here {
                 names.secure.insert(place.host_pattern());
@@ -73,17 +73,21 @@ fn read(url: &str) -> Result<EdgeNames, String> {
         }
         names.hosts.len() < MAX_HOSTS
     })?;
-    each(url, |before_id| tls_certificates::List { before_id, limit }, &mut |certificate| {
-        let found = &certificate["subject_alternative_names"]["dns_names"];
-        let found = found.as_array().into_iter().flatten().filter_map(Value::as_str);
-        names.certified.extend(found.map(ToOwned::to_owned));
-        true
-    })?;
+    for_each_item(
+        url,
+        |before_id| tls_certificates::List { before_id, limit },
+        &mut |certificate| {
+            let found = &certificate["subject_alternative_names"]["dns_names"];
+            let found = found.as_array().into_iter().flatten().filter_map(Value::as_str);
+            names.certified.extend(found.map(ToOwned::to_owned));
+            true
+        },
+    )?;
     Ok(names)
 }
 
 /// Hands the items of a list on until there are no more, or one suffices.
-pub(super) fn each<O: Operation>(
+pub(super) fn for_each_item<O: Operation>(
     url: &str,
     list: impl Fn(Option<String>) -> O,
     take: &mut dyn FnMut(&Value) -> bool,
@@ -100,14 +104,14 @@ pub(super) fn each<O: Operation>(
     }
 }
 
-fn hostports(edge: &Value) -> impl Iterator<Item = HostPortPattern> {
+fn edge_hostports(edge: &Value) -> impl Iterator<Item = HostPortPattern> {
     let hostports = edge["hostports"].as_array().into_iter().flatten().filter_map(Value::as_str);
     hostports.filter_map(|text| HostPortPattern::parse(text).ok())
 }
 
 impl EdgeNames {
     /// Which names no resolver knows, as this machine asks.
-    fn resolution(&self) -> Option<Finding> {
+    fn resolution_finding(&self) -> Option<Finding> {
         if self.hosts.is_empty() {
             return None;
         }
@@ -117,14 +121,14 @@ impl EdgeNames {
             let message = format!("all {} host names of edges are resolved", self.hosts.len());
             return Some(Finding::ok("edges", message));
         }
-        let message = format!("edges have names that cannot be resolved: {}", listed(&unknown));
+        let message = format!("edges have names that cannot be resolved: {}", join_names(&unknown));
         let remedy =
             "add A or AAAA records that lead to this machine, or take the names off the edges";
-        Some(Finding::warning("edges", message).remedy(remedy))
+        Some(Finding::warning("edges", message).with_remedy(remedy))
     }
 
     /// Which names no certificate is for.
-    fn coverage(&self, options: &Options) -> Option<Finding> {
+    fn coverage_finding(&self, options: &Options) -> Option<Finding> {
         if self.secure.is_empty() {
             return None;
         }
@@ -138,7 +142,7 @@ impl EdgeNames {
             let message = format!("certificates are for all {} names of edges", self.secure.len());
             return Some(Finding::ok("names", message));
         }
-        let (has_acme, names) = (options.acme.directory.is_some(), listed(&missing));
+        let (has_acme, names) = (options.acme.directory.is_some(), join_names(&missing));
         // A certificate for a wildcard needs a record in DNS, which ACME over HTTP and TLS does not write.
         if has_acme && missing.iter().all(|host| !host.starts_with("*.")) {
             return Some(Finding::ok("names", format!("ACME is for the edges' names {names}")));
@@ -146,7 +150,7 @@ impl EdgeNames {
         let message = format!("no certificate is for the edges' names {names}");
         let remedy = "upload one and reserve the domain for it, or let acme.directory obtain them; \
                       visitors are shown one of the local authority, which browsers do not trust";
-        Some(Finding::warning("names", message).remedy(remedy))
+        Some(Finding::warning("names", message).with_remedy(remedy))
     }
 }
 
@@ -156,7 +160,7 @@ fn is_resolved(host: &str) -> bool {
     parsed.is_ok_and(|host| resolve_now(&HostPort { host, port: 443 }).is_ok())
 }
 
-fn listed(names: &[&String]) -> String {
+fn join_names(names: &[&String]) -> String {
     let shown: Vec<_> = names.iter().take(MAX_LISTED).map(|name| name.as_str()).collect();
     match names.len().saturating_sub(MAX_LISTED) {
         0 => shown.join(", "),
@@ -181,7 +185,7 @@ mod tests {
         let mut with_acme = Options::default();
         with_acme.acme.directory = Some("https://acme.test/directory".to_owned());
         let severity = |names: &[&str], certified: &[&str], options: &Options| {
-            edges(names, certified).coverage(options).map(|finding| finding.severity)
+            edges(names, certified).coverage_finding(options).map(|finding| finding.severity)
         };
 
         assert_eq!(severity(&["a.test"], &[], &plain), Some(Severity::Warning));
@@ -198,7 +202,7 @@ mod tests {
         let names: Vec<_> = (0..7).map(|number| format!("{number}.test")).collect();
         let names: Vec<_> = names.iter().collect();
 
-        assert_eq!(listed(&names), "0.test, 1.test, 2.test, 3.test, 4.test and 2 more");
-        assert_eq!(listed(&names[..2]), "0.test, 1.test");
+        assert_eq!(join_names(&names), "0.test, 1.test, 2.test, 3.test, 4.test and 2 more");
+        assert_eq!(join_names(&names[..2]), "0.test, 1.test");
     }
 }

@@ -39,7 +39,7 @@ impl Finding {
         Self { severity: Severity::Problem, ..Self::ok(check, message) }
     }
 
-    pub(super) fn remedy(self, remedy: impl Into<String>) -> Self {
+    pub(super) fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
     }
 }

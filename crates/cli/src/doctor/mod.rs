@@ -21,7 +21,7 @@ use ginnel_service::config::{self, SECTIONS, ServeConfig};
 use ginnel_settings::{ResolvedSettings, SettingSection, SettingSources};
 
 use super::error::{CliError, Exit};
-use super::output::say;
+use super::output::print_line;
 use super::serve::log_problems;
 use super::settings;
 use finding::{Finding, Severity};
@@ -66,41 +66,49 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     // Flags of `ginnel serve` are not known here, but those that are no settings.
     let environment = |name: &str| std::env::var_os(name);
     let sources = SettingSources { flags: &|_| None, environment: &environment, files: &files };
-    let loaded = config::load(&sources);
-    let findings = examine(matches, loaded.as_ref().ok().map(|loaded| &loaded.config));
+    let loaded = config::load_config(&sources);
+    let findings = examine_all(matches, loaded.as_ref().ok().map(|loaded| &loaded.config));
     let problems = loaded.as_ref().err().into_iter().flatten();
     let problems = problems.map(|problem| {
-        Finding::problem("configuration", problem.clone()).remedy("correct the setting")
+        Finding::problem("configuration", problem.clone()).with_remedy("correct the setting")
     });
     let findings: Vec<_> = problems.chain(findings).collect();
-    print(&findings, matches.get_flag(JSON));
+    print_findings(&findings, matches.get_flag(JSON));
     if let Some(path) = matches.get_one::<PathBuf>(BUNDLE) {
-        bundle::write(path, &findings, &shown(loaded.as_ref().ok()))?;
+        bundle::write_bundle(path, &findings, &masked_settings(loaded.as_ref().ok()))?;
     }
-    verdict(&findings)
+    findings_result(&findings)
 }
 
 /// Everything that can be looked at with what is known.
-fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
+fn examine_all(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
     let options = config.map(|config| &config.options);
     let path = matches.get_one::<PathBuf>(PATH).cloned();
     let path = path.or_else(|| options.and_then(|options| options.store.path.clone()));
-    let mut findings = vec![system::descriptors(), system::clock()];
+    let mut findings = vec![system::examine_descriptors(), system::examine_clock()];
     let mut is_running = false;
     if let Some(path) = &path {
         is_running = storage::is_in_use(path);
-        findings.extend(storage::examine(path));
+        findings.extend(storage::examine_database(path));
     }
-    findings.extend(options.and_then(|options| options.store.server.as_ref()).map(storage::server));
+    findings.extend(
+        options.and_then(|options| options.store.server.as_ref()).map(storage::examine_server),
+    );
     if let Some(config) = config.filter(|_| matches.contains_id("config")) {
-        findings.extend(logs(config));
+        findings.extend(log_findings(config));
     }
     if let Some(options) = options.filter(|_| matches.contains_id("config")) {
-        findings.extend(network::ports(options, is_running));
+        findings.extend(network::examine_ports(options, is_running));
         findings.extend(
-            options.gateway.base_domain.as_deref().map(network::domain).into_iter().flatten(),
+            options
+                .gateway
+                .base_domain
+                .as_deref()
+                .map(network::examine_domain)
+                .into_iter()
+                .flatten(),
         );
-        findings.extend(network::certificates(options));
+        findings.extend(network::examine_certificate(options));
     }
     if let Some(url) = matches.get_one::<String>(URL) {
         let api = reach::management_api(url);
@@ -108,39 +116,39 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
         findings.extend(api);
         if responds {
             let options = options.filter(|_| matches.contains_id("config"));
-            findings.extend(edges::hosts(url, options));
-            findings.extend(policies::examine(url));
-            findings.extend(addresses::examine(url));
-            findings.extend(backends::examine(url));
-            findings.extend(reach::pause(url));
+            findings.extend(edges::examine_hosts(url, options));
+            findings.extend(policies::examine_policies(url));
+            findings.extend(addresses::examine_addresses(url));
+            findings.extend(backends::examine_backends(url));
+            findings.extend(reach::examine_clock_pause(url));
         }
     }
     if let Some(url) = matches.get_one::<String>(AGENT_URL) {
-        findings.push(reach::agent(url));
+        findings.push(reach::examine_agent(url));
     }
     findings
 }
 
 /// The files of logs.
-fn logs(config: &ServeConfig) -> impl Iterator<Item = Finding> {
+fn log_findings(config: &ServeConfig) -> impl Iterator<Item = Finding> {
     let problems = log_problems(config).into_iter();
     problems.map(|(key, problem)| {
         Finding::problem("configuration", format!("{key}: {problem}"))
-            .remedy("make the folder, and let the user of the service write to it")
+            .with_remedy("make the folder, and let the user of the service write to it")
     })
 }
 
-fn print(findings: &[Finding], as_json: bool) {
+fn print_findings(findings: &[Finding], as_json: bool) {
     if as_json {
-        say(&json!({"findings": findings}).to_string());
+        print_line(&json!({"findings": findings}).to_string());
         return;
     }
     for finding in findings {
-        say(&finding.to_string());
+        print_line(&finding.to_string());
     }
 }
 
-fn verdict(findings: &[Finding]) -> Result<(), CliError> {
+fn findings_result(findings: &[Finding]) -> Result<(), CliError> {
     let number = findings.iter().filter(|it| it.severity == Severity::Problem).count();
     match number {
         0 => Ok(()),
@@ -150,12 +158,12 @@ fn verdict(findings: &[Finding]) -> Result<(), CliError> {
 }
 
 /// The settings with their values and origins; secrets are masked.
-fn shown(resolved: Option<&ResolvedSettings<ServeConfig>>) -> Vec<String> {
+fn masked_settings(resolved: Option<&ResolvedSettings<ServeConfig>>) -> Vec<String> {
     let Some(resolved) = resolved else { return Vec::new() };
     let settings = SECTIONS.iter().flat_map(SettingSection::settings);
     let lines = settings.map(|setting| {
-        let value = setting.shown(&resolved.config).unwrap_or_else(|| "-".to_owned());
-        format!("{}: {value} ({})", setting.key, resolved.origin(setting.key))
+        let value = setting.display_value(&resolved.config).unwrap_or_else(|| "-".to_owned());
+        format!("{}: {value} ({})", setting.key, resolved.setting_origin(setting.key))
     });
     lines.collect()
 }

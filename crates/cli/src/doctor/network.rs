@@ -22,15 +22,18 @@ const FEW_DAYS: i64 = 14;
 const SECONDS_A_DAY: i64 = 86_400;
 
 /// The addresses that are to be listened on. Those of a service that runs with these options are in use.
-pub(super) fn ports(options: &Options, is_running: bool) -> Vec<Finding> {
-    let listeners = options.listeners();
+pub(super) fn examine_ports(options: &Options, is_running: bool) -> Vec<Finding> {
+    let listeners = options.fixed_listeners();
     let api = listeners.iter().find(|(key, ..)| *key == "port");
     let is_running =
         is_running || api.is_some_and(|(_, host, port)| reach::is_service(host, *port));
-    listeners.iter().map(|(key, host, port)| self::port(key, host, *port, is_running)).collect()
+    listeners
+        .iter()
+        .map(|(key, host, port)| self::examine_port(key, host, *port, is_running))
+        .collect()
 }
 
-fn port(name: &str, host: &Host, port: u16, is_running: bool) -> Finding {
+fn examine_port(name: &str, host: &Host, port: u16, is_running: bool) -> Finding {
     let at = format!("{name}: {host}:{port}");
     match listen_on_now(&host.to_string(), port) {
         Ok(_) => Finding::ok("port", format!("{at} is free")),
@@ -48,17 +51,20 @@ fn port(name: &str, host: &Host, port: u16, is_running: bool) -> Finding {
                 }
                 _ => "choose a host that is an address of this machine",
             };
-            Finding::problem("port", format!("cannot listen on {at}: {error}")).remedy(remedy)
+            Finding::problem("port", format!("cannot listen on {at}: {error}")).with_remedy(remedy)
         }
     }
 }
 
 /// The base domain, and the names below it.
-pub(super) fn domain(domain: &str) -> Vec<Finding> {
-    [domain.to_owned(), format!("{SOME_NAME}.{domain}")].iter().map(|name| resolve(name)).collect()
+pub(super) fn examine_domain(domain: &str) -> Vec<Finding> {
+    [domain.to_owned(), format!("{SOME_NAME}.{domain}")]
+        .iter()
+        .map(|name| examine_name(name))
+        .collect()
 }
 
-fn resolve(name: &str) -> Finding {
+fn examine_name(name: &str) -> Finding {
     let place = Host::parse(name).map(|host| HostPort { host, port: 443 });
     match place.map_err(std::io::Error::other).and_then(|place| resolve_now(&place)) {
         Ok(found) => {
@@ -68,38 +74,40 @@ fn resolve(name: &str) -> Finding {
         }
         Err(error) => {
             let record = name.replace(SOME_NAME, "*");
-            Finding::problem("dns", format!("{name} cannot be resolved: {error}"))
-                .remedy(format!("add an A or AAAA record for {record} that leads to this machine"))
+            Finding::problem("dns", format!("{name} cannot be resolved: {error}")).with_remedy(
+                format!("add an A or AAAA record for {record} that leads to this machine"),
+            )
         }
     }
 }
 
 /// The certificate of the service: when it ends, and whether it covers the names that it should.
-pub(super) fn certificates(options: &Options) -> Vec<Finding> {
+pub(super) fn examine_certificate(options: &Options) -> Vec<Finding> {
     let Some(path) = &options.certificate.certificate else { return Vec::new() };
-    let (leaf, end) = match leaf_of(path) {
+    let (leaf, end) = match read_leaf(path) {
         Ok(leaf) => leaf,
         Err(problem) => {
             let finding = Finding::problem("certificate", format!("{}: {problem}", path.display()));
             let remedy = "name a PEM file whose first certificate is that of the service";
-            return vec![finding.remedy(remedy)];
+            return vec![finding.with_remedy(remedy)];
         }
     };
-    [life(path, end)].into_iter().chain(coverage(options, path, &leaf)).collect()
+    [expiry_finding(path, end)].into_iter().chain(coverage_finding(options, path, &leaf)).collect()
 }
 
 /// The names and addresses that the certificate of the service is for.
 pub(super) fn certified_names(options: &Options) -> Vec<String> {
-    let leaf = options.certificate.certificate.as_ref().and_then(|path| leaf_of(path).ok());
+    let leaf = options.certificate.certificate.as_ref().and_then(|path| read_leaf(path).ok());
     leaf.map(|(leaf, _)| [leaf.dns_names, leaf.ips].concat()).unwrap_or_default()
 }
 
 /// The names of tunnels and of the service itself that the certificate is not for; where the service
 /// obtains certificates itself, these are.
-fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding> {
+fn coverage_finding(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding> {
     let tunnels =
         options.gateway.base_domain.as_ref().map(|domain| format!("{SOME_NAME}.{domain}"));
-    let own = options.management.public_url.as_deref().and_then(|url| Authority::split(url).ok());
+    let own =
+        options.management.public_url.as_deref().and_then(|url| Authority::split_url(url).ok());
     let own = own.filter(|(url, _)| url.scheme == Scheme::Https);
     let own = own.map(|(url, _)| url.host.unbracketed());
     let needed: Vec<_> = tunnels.into_iter().chain(own).collect();
@@ -122,7 +130,7 @@ fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding
             let message = format!("{path} is for {names}, and not for {missing}");
             let remedy = "get one for these names, or let acme.directory obtain them; visitors are \
                           shown one of the local authority, which browsers do not trust";
-            Some(Finding::warning("names", message).remedy(remedy))
+            Some(Finding::warning("names", message).with_remedy(remedy))
         }
     }
 }
@@ -138,26 +146,27 @@ pub(super) fn matches_name(pattern: &str, host: &str) -> bool {
 }
 
 /// When a certificate ends.
-fn life(path: &Path, end: i64) -> Finding {
+fn expiry_finding(path: &Path, end: i64) -> Finding {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let days = (end - i64::try_from(now.as_secs()).unwrap_or(i64::MAX)).div_euclid(SECONDS_A_DAY);
     let message = format!("{} ends in {days} days", path.display());
     match days {
         ..0 => Finding::problem("certificate", format!("{} has ended", path.display()))
-            .remedy("renew it, and send SIGHUP to the service"),
+            .with_remedy("renew it, and send SIGHUP to the service"),
         0..FEW_DAYS => Finding::warning("certificate", message)
-            .remedy("renew it, and send SIGHUP to the service"),
+            .with_remedy("renew it, and send SIGHUP to the service"),
         _ => Finding::ok("certificate", message),
     }
 }
 
 /// The first certificate in a file, and its end in seconds since the Unix epoch.
-fn leaf_of(path: &Path) -> Result<(LeafFields, i64), String> {
+fn read_leaf(path: &Path) -> Result<(LeafFields, i64), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
     let first = Pem::iter_from_buffer(&text).next().ok_or("there is no certificate in it")?;
     let first = first.map_err(|error| error.to_string())?;
     let certificate = first.parse_x509().map_err(|error| error.to_string())?;
-    let leaf = LeafFields::read(&first.contents).ok_or("its first certificate cannot be read")?;
+    let leaf =
+        LeafFields::from_der(&first.contents).ok_or("its first certificate cannot be read")?;
     Ok((leaf, certificate.validity().not_after.timestamp()))
 }
 

@@ -6,17 +6,17 @@ use ginnel_api::id::prefix;
 use ginnel_api::remote::{edges, endpoints};
 use ginnel_policy::{self as policy, Policy, Problem, Scope};
 
-use super::edges::each;
+use super::edges::for_each_item;
 use super::finding::Finding;
 
 /// The number of items that are fetched at once.
 const PAGE_ITEMS: i64 = 100;
 
 /// Examines the policies of all edges, routes and cloud endpoints that the management API lists.
-pub(super) fn examine(url: &str) -> Vec<Finding> {
+pub(super) fn examine_policies(url: &str) -> Vec<Finding> {
     let mut examined = Examined::default();
-    match examined.collect(url) {
-        Ok(()) => examined.findings(),
+    match examined.examine_listed(url) {
+        Ok(()) => examined.into_findings(),
         Err(problem) => {
             vec![Finding::warning("policies", format!("cannot be listed: {problem}"))]
         }
@@ -24,10 +24,10 @@ pub(super) fn examine(url: &str) -> Vec<Finding> {
 }
 
 /// Examines the policies of the documents in a database, each with the prefix of its identifier.
-pub(super) fn stored(owners: &[(String, Value)]) -> Vec<Finding> {
+pub(super) fn examine_stored(owners: &[(String, Value)]) -> Vec<Finding> {
     let mut examined = Examined::default();
     for (kind, owner) in owners {
-        examined.examine(
+        examined.examine_owner(
             owner,
             match kind.as_str() {
                 prefix::ENDPOINT => scope_of_endpoint(owner),
@@ -36,7 +36,7 @@ pub(super) fn stored(owners: &[(String, Value)]) -> Vec<Finding> {
             },
         );
     }
-    examined.findings()
+    examined.into_findings()
 }
 
 fn scope_of_endpoint(endpoint: &Value) -> Scope {
@@ -52,15 +52,15 @@ struct Examined {
 }
 
 impl Examined {
-    fn examine(&mut self, owner: &Value, scope: Scope) {
-        for document in documents(owner) {
+    fn examine_owner(&mut self, owner: &Value, scope: Scope) {
+        for document in policy_documents(owner) {
             self.number += 1;
             let problems = document.and_then(|it| Policy::compile(&it, scope));
-            self.refused.extend(problems.err().map(|problems| finding(owner, &problems)));
+            self.refused.extend(problems.err().map(|problems| policy_finding(owner, &problems)));
         }
     }
 
-    fn findings(self) -> Vec<Finding> {
+    fn into_findings(self) -> Vec<Finding> {
         match self.number {
             0 => Vec::new(),
             number if self.refused.is_empty() => {
@@ -70,48 +70,48 @@ impl Examined {
         }
     }
 
-    fn collect(&mut self, url: &str) -> Result<(), String> {
+    fn examine_listed(&mut self, url: &str) -> Result<(), String> {
         let limit = Some(PAGE_ITEMS);
-        each(url, |before_id| endpoints::List { before_id, limit }, &mut |endpoint| {
+        for_each_item(url, |before_id| endpoints::List { before_id, limit }, &mut |endpoint| {
             // Agents bring the policies of the others.
             if endpoint["type"] == "cloud" {
-                self.examine(endpoint, scope_of_endpoint(endpoint));
+                self.examine_owner(endpoint, scope_of_endpoint(endpoint));
             }
             true
         })?;
-        each(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
+        for_each_item(url, |before_id| edges::https::List { before_id, limit }, &mut |edge| {
             let routes = edge["routes"].as_array().into_iter().flatten();
-            routes.for_each(|route| self.examine(route, Scope::HttpsRoute));
+            routes.for_each(|route| self.examine_owner(route, Scope::HttpsRoute));
             true
         })?;
-        each(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
-            self.examine(edge, Scope::TcpEdge);
+        for_each_item(url, |before_id| edges::tcp::List { before_id, limit }, &mut |edge| {
+            self.examine_owner(edge, Scope::TcpEdge);
             true
         })?;
-        each(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
-            self.examine(edge, Scope::TcpEdge);
+        for_each_item(url, |before_id| edges::tls::List { before_id, limit }, &mut |edge| {
+            self.examine_owner(edge, Scope::TcpEdge);
             true
         })
     }
 }
 
 /// The policies of an edge, a route or an endpoint, each in one of its forms.
-fn documents(owner: &Value) -> impl Iterator<Item = Result<Value, Vec<Problem>>> {
+fn policy_documents(owner: &Value) -> impl Iterator<Item = Result<Value, Vec<Problem>>> {
     let module = Some(&owner["policy"]).filter(|it| it.is_object()).cloned().map(Ok);
     let text = match &owner["traffic_policy"] {
         Value::String(text) => Some(text.as_str()),
         module => module["value"].as_str(),
     };
     let text = text.filter(|text| !text.is_empty());
-    let read = text.map(|text| policy::read(text).map_err(|problem| vec![problem]));
+    let read = text.map(|text| policy::read_document(text).map_err(|problem| vec![problem]));
     module.into_iter().chain(read)
 }
 
-fn finding(owner: &Value, problems: &[Problem]) -> Finding {
+fn policy_finding(owner: &Value, problems: &[Problem]) -> Finding {
     let id = owner["id"].as_str().unwrap_or_default();
     let first = problems.first().map(ToString::to_string).unwrap_or_default();
     Finding::problem("policies", format!("that of {id} is refused: {first}"))
-        .remedy("correct the policy; visitors get a 503 until then")
+        .with_remedy("correct the policy; visitors get a 503 until then")
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
             (json!({"policy": {"inbound": [{"actions": [{"type": "deny"}]}]}}), 0),
             (json!({"policy": null, "traffic_policy": ""}), 0),
         ] {
-            let compiled = documents(&owner)
+            let compiled = policy_documents(&owner)
                 .map(|it| it.and_then(|document| Policy::compile(&document, Scope::HttpTunnel)));
 
             assert_eq!(compiled.filter(Result::is_err).count(), expected, "{owner}");

@@ -19,68 +19,72 @@ pub(super) fn is_in_use(path: &Path) -> bool {
 }
 
 /// Looks at all of a database, which may be in use.
-pub(super) fn examine(path: &Path) -> Vec<Finding> {
-    match store::examine(path) {
+pub(super) fn examine_database(path: &Path) -> Vec<Finding> {
+    match store::examine_database(path) {
         Ok(report) => {
-            let findings = [whole(path, &report), log(&report), space(&report)];
+            let findings =
+                [integrity_finding(path, &report), log_finding(&report), space_finding(&report)];
             // As of the last time that it was stored.
-            let pause = clock::pause("the service", report.deletion_pause);
-            let others = pause.into_iter().chain(policies::stored(&report.policy_owners));
-            findings.into_iter().chain(others).chain(unverified(&report)).collect()
+            let pause = clock::pause_warning("the service", report.deletion_pause);
+            let others = pause.into_iter().chain(policies::examine_stored(&report.policy_owners));
+            findings.into_iter().chain(others).chain(unverified_finding(&report)).collect()
         }
-        Err(error) => vec![unusable(&error)],
+        Err(error) => vec![unusable_finding(&error)],
     }
 }
 
 /// Looks whether a server of PostgreSQL responds, and has the tables of a service.
-pub(super) fn server(options: &PostgresOptions) -> Finding {
+pub(super) fn examine_server(options: &PostgresOptions) -> Finding {
     match store::has_tables(options) {
         Ok(true) => Finding::ok("database", format!("{options} has the tables of a service")),
         Ok(false) => Finding::warning("database", format!("{options} has no tables yet"))
-            .remedy("a service makes them at its first start"),
-        Err(error) => Finding::problem("database", error.to_string()).remedy(
+            .with_remedy("a service makes them at its first start"),
+        Err(error) => Finding::problem("database", error.to_string()).with_remedy(
             "look whether the server runs, and whether address, user and password are right",
         ),
     }
 }
 
-fn whole(path: &Path, report: &DatabaseReport) -> Finding {
+fn integrity_finding(path: &Path, report: &DatabaseReport) -> Finding {
     let (bytes, schema) = (report.content.bytes, report.content.schema);
     let in_use = if report.is_in_use { ", in use by a service" } else { "" };
     let path = path.display();
     Finding::ok("database", format!("{path} is whole: {bytes} bytes, schema {schema}{in_use}"))
 }
 
-fn log(report: &DatabaseReport) -> Finding {
+fn log_finding(report: &DatabaseReport) -> Finding {
     let bytes = report.log_bytes;
     if bytes <= LARGE_LOG_BYTES {
         return Finding::ok("log", format!("the log beside the database has {bytes} bytes"));
     }
     let message = format!("the log beside the database has grown to {bytes} bytes");
     Finding::warning("log", message)
-        .remedy("end programs that keep a read transaction of the database open")
+        .with_remedy("end programs that keep a read transaction of the database open")
 }
 
-fn unverified(report: &DatabaseReport) -> Option<Finding> {
-    backends::unverified(&report.static_backends).map(|names| backends::warn(&names))
+fn unverified_finding(report: &DatabaseReport) -> Option<Finding> {
+    backends::unverified_names(&report.static_backends)
+        .map(|names| backends::unverified_warning(&names))
 }
 
-fn space(report: &DatabaseReport) -> Finding {
+fn space_finding(report: &DatabaseReport) -> Finding {
     let Some(free) = report.free_bytes else {
         return Finding::warning("space", "the free space of the folder is unknown");
     };
     let message = format!("{} MiB are free for the database", free >> 20);
     if free < report.content.bytes {
         return Finding::problem("space", format!("{message}, less than it has itself"))
-            .remedy("make room: a newer version copies the database before it changes its tables");
+            .with_remedy(
+                "make room: a newer version copies the database before it changes its tables",
+            );
     }
     if free < LITTLE_SPACE_BYTES {
-        return Finding::warning("space", message).remedy("make room, or move the database");
+        return Finding::warning("space", message).with_remedy("make room, or move the database");
     }
     Finding::ok("space", message)
 }
 
-fn unusable(error: &StoreError) -> Finding {
+fn unusable_finding(error: &StoreError) -> Finding {
     let remedy = match error {
         StoreError::Missing(_) => "a service makes it at its first start",
         StoreError::Newer { .. } => {
@@ -95,7 +99,9 @@ fn unusable(error: &StoreError) -> Finding {
     };
     match error {
         // Nothing is wrong before the first start.
-        StoreError::Missing(_) => Finding::warning("database", error.to_string()).remedy(remedy),
-        _ => Finding::problem("database", error.to_string()).remedy(remedy),
+        StoreError::Missing(_) => {
+            Finding::warning("database", error.to_string()).with_remedy(remedy)
+        }
+        _ => Finding::problem("database", error.to_string()).with_remedy(remedy),
     }
 }

@@ -14,18 +14,18 @@ const MIN_DESCRIPTORS: usize = 4096;
 const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
 
 /// How many files and connections a process may have open.
-pub(super) fn descriptors() -> Finding {
-    let DescriptorLimit(limit) = DescriptorLimit::raise();
+pub(super) fn examine_descriptors() -> Finding {
+    let DescriptorLimit(limit) = DescriptorLimit::raise_to_maximum();
     let message = format!("a process may have {limit} files and connections open");
     if limit >= MIN_DESCRIPTORS {
         return Finding::ok("descriptors", message);
     }
     Finding::warning("descriptors", message)
-        .remedy("raise the limit: ulimit -n 65536, or LimitNOFILE=65536 of systemd")
+        .with_remedy("raise the limit: ulimit -n 65536, or LimitNOFILE=65536 of systemd")
 }
 
 /// What time it is.
-pub(super) fn clock() -> Finding {
+pub(super) fn examine_clock() -> Finding {
     let now = SystemTime::now();
     let shown = DateTime::<Utc>::from(now).to_rfc3339_opts(SecondsFormat::Secs, true);
     let message = format!("it is {shown}");
@@ -33,5 +33,5 @@ pub(super) fn clock() -> Finding {
         return Finding::ok("clock", message);
     }
     Finding::problem("clock", format!("{message}, which is in the past"))
-        .remedy("set the clock, for example with timedatectl set-ntp true")
+        .with_remedy("set the clock, for example with timedatectl set-ntp true")
 }

@@ -7,7 +7,7 @@ use ginnel_base::logging::or_debug;
 
 /// Overwrites each of the secrets where it stands in the command line of this process, as a word of its own
 /// or behind `=`. Until then, and where the system does not allow it, `ps` shows them to others.
-pub(super) fn wipe<'s>(secrets: impl Iterator<Item = &'s str>) {
+pub(super) fn wipe_secrets<'s>(secrets: impl Iterator<Item = &'s str>) {
     let secrets: Vec<_> = secrets.filter(|secret| !secret.is_empty()).collect();
     if !secrets.is_empty() {
         or_debug!(wipe_all(&secrets), "secrets stay in the command line of this process");

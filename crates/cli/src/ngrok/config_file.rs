@@ -12,9 +12,9 @@ use ginnel_base::files;
 use ginnel_settings::{ResolvedSettings, SettingSources};
 
 use super::places::{config_paths, default_config_path};
-use crate::config::problems;
+use crate::config::find_problems;
 use crate::error::{CliError, Exit};
-use crate::output::say;
+use crate::output::print_line;
 use crate::settings;
 
 /// What `config add-…` stores: the command, the key of the file, and what is said of it.
@@ -62,19 +62,22 @@ pub(super) fn command() -> Command {
                             .value_parser(["3"])
                             .help("3, the latest"),
                     )
-                    .arg(switch(DRY_RUN, "Print what would be written, and write nothing"))
-                    .arg(switch(RELOCATE, "Move the file to where it is looked for by default")),
+                    .arg(switch_argument(DRY_RUN, "Print what would be written, and write nothing"))
+                    .arg(switch_argument(
+                        RELOCATE,
+                        "Move the file to where it is looked for by default",
+                    )),
                 Command::new("edit").about("Open the configuration file in $VISUAL or $EDITOR"),
             ]),
         )
 }
 
-fn switch(name: &'static str, help: &'static str) -> Arg {
+fn switch_argument(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
 /// `authtoken TOKEN`, the older name of `config add-authtoken`.
-pub(super) fn authtoken() -> Command {
+pub(super) fn authtoken_command() -> Command {
     Command::new("authtoken")
         .about("The older name of config add-authtoken")
         .arg(Arg::new(SECRET).required(true).value_name("AUTHTOKEN").help("The value to store"))
@@ -82,66 +85,67 @@ pub(super) fn authtoken() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     match matches.subcommand() {
-        Some(("check", matches)) => check(matches),
-        Some(("upgrade", matches)) => upgrade(&path(matches)?, matches),
-        Some(("edit", matches)) => edit(&path(matches)?),
-        Some((name, matches)) => add(name, matches),
+        Some(("check", matches)) => check_file(matches),
+        Some(("upgrade", matches)) => upgrade_file(&config_path(matches)?, matches),
+        Some(("edit", matches)) => edit_file(&config_path(matches)?),
+        Some((name, matches)) => add_secret(name, matches),
         None => Err(CliError::usage("no command given; try `config --help`")),
     }
 }
 
 pub(super) fn run_authtoken(matches: &ArgMatches) -> Result<(), CliError> {
-    add("add-authtoken", matches)
+    add_secret("add-authtoken", matches)
 }
 
 /// The file that is changed: the last one that is named, or the usual one.
-fn path(matches: &ArgMatches) -> Result<PathBuf, CliError> {
+fn config_path(matches: &ArgMatches) -> Result<PathBuf, CliError> {
     let unknown = || CliError::usage("no configuration file: pass --config");
     config_paths(matches).pop().ok_or_else(unknown)
 }
 
-fn check(matches: &ArgMatches) -> Result<(), CliError> {
-    let path = path(matches)?;
-    let text = read(&path)?;
-    let loaded = load_text(&path, &text).map_err(settings::refused)?;
-    let problems = problems(&loaded);
+fn check_file(matches: &ArgMatches) -> Result<(), CliError> {
+    let path = config_path(matches)?;
+    let text = read_config_text(&path)?;
+    let loaded = load_text(&path, &text).map_err(settings::report_problems)?;
+    let problems = find_problems(&loaded);
     if !problems.is_empty() {
-        return Err(settings::refused(problems));
+        return Err(settings::report_problems(problems));
     }
-    say(&format!("Valid configuration file at {}", mask::path(&path)));
+    print_line(&format!("Valid configuration file at {}", mask::path(&path)));
     Ok(())
 }
 
 fn load_text(path: &Path, text: &str) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
     let files = [read_text(path, text)];
     let (flags, environment) = (&|_: &str| None, &|_: &str| None);
-    config::load(&SettingSources { flags, environment, files: &files })
+    config::load_config(&SettingSources { flags, environment, files: &files })
 }
 
 /// Everything that is wrong with a file.
 fn check_text(path: &Path, text: &str) -> Result<(), Vec<String>> {
     let loaded = load_text(path, text)?;
-    let problems: Vec<_> = loaded.config.problems().iter().map(ToString::to_string).collect();
+    let problems: Vec<_> = loaded.config.find_problems().iter().map(ToString::to_string).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-fn add(command: &str, matches: &ArgMatches) -> Result<(), CliError> {
+fn add_secret(command: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let known = ADDED.iter().find(|(name, _, _)| *name == command);
     let (Some((_, key, title)), Some(secret)) = (known, matches.get_one::<String>(SECRET)) else {
         return Err(CliError::usage("no command given; try `config --help`"));
     };
-    let path = path(matches)?;
+    let path = config_path(matches)?;
     let text = match std::fs::read_to_string(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| failed(&path, &error))?,
+        read => read.map_err(|error| path_error(&path, &error))?,
     };
     let key = existing_key(&text, key);
-    let changed = with_secret(&text, key, secret).map_err(|problem| by_hand(&path, problem))?;
+    let changed =
+        with_secret(&text, key, secret).map_err(|problem| manual_edit_error(&path, problem))?;
     if SERVICE_KEYS.contains(&key) {
-        check_text(&path, &changed).map_err(settings::refused)?;
+        check_text(&path, &changed).map_err(settings::report_problems)?;
     }
-    write(&path, &changed)?;
-    say(&format!("{title} saved to configuration file: {}", mask::path(&path)));
+    write_secret_file(&path, &changed)?;
+    print_line(&format!("{title} saved to configuration file: {}", mask::path(&path)));
     Ok(())
 }
 
@@ -159,7 +163,7 @@ fn existing_key<'k>(text: &str, key: &'k str) -> &'k str {
 fn with_secret(text: &str, key: &str, secret: &str) -> Result<String, &'static str> {
     let root = read_tree(text).map_err(|_| "it is no YAML")?;
     if root.value == YamlValue::Null {
-        return with_secret(&appended(text, EMPTY_FILE), key, secret);
+        return with_secret(&append_lines(text, EMPTY_FILE), key, secret);
     }
     let section = is_version_3(&root).then_some(AGENT);
     let quoted = serde_json::Value::from(secret).to_string();
@@ -169,25 +173,25 @@ fn with_secret(text: &str, key: &str, secret: &str) -> Result<String, &'static s
         None => Some(&root),
     };
     let changed = match holder.and_then(|holder| key_place(holder, key)) {
-        Some(place) => replaced(text, place, &line),
+        Some(place) => replace_line(text, place, &line),
         None => match holder.and_then(first_key) {
-            Some(place) => inserted(text, place, &line),
+            Some(place) => insert_line(text, place, &line),
             None => match section {
-                Some(section) => appended(text, &format!("{section}:\n  {line}\n")),
-                None => appended(text, &format!("{line}\n")),
+                Some(section) => append_lines(text, &format!("{section}:\n  {line}\n")),
+                None => append_lines(text, &format!("{line}\n")),
             },
         },
     };
     let stored = read_tree(&changed).ok().and_then(|root| {
         let holder = section.map_or(Some(&root), |section| value_of(&root, section))?;
-        value_of(holder, key)?.scalar()
+        value_of(holder, key)?.scalar_text()
     });
     // A value of several lines, or a map in braces.
     let is_stored = stored.as_deref() == Some(secret);
     let keeps_others = read_tree(&changed).is_ok_and(|new| {
         let without = |root: &YamlNode| match section {
-            Some(section) => plain(root, &[section, key]),
-            None => plain(root, &[key]),
+            Some(section) => node_to_json(root, &[section, key]),
+            None => node_to_json(root, &[key]),
         };
         without(&root) == without(&new)
     });
@@ -195,21 +199,22 @@ fn with_secret(text: &str, key: &str, secret: &str) -> Result<String, &'static s
 }
 
 /// What a node says, wherever it stands in the text, without what this path of keys leads to.
-fn plain(node: &YamlNode, path: &[&str]) -> serde_json::Value {
+fn node_to_json(node: &YamlNode, path: &[&str]) -> serde_json::Value {
     use serde_json::Value;
     match &node.value {
         YamlValue::Text(text) => Value::from(text.as_str()),
         YamlValue::Number(number) => Value::Number(number.clone()),
         YamlValue::Bool(is_so) => Value::Bool(*is_so),
         YamlValue::Null => Value::Null,
-        YamlValue::List(items) => items.iter().map(|item| plain(item, &[])).collect(),
+        YamlValue::List(items) => items.iter().map(|item| node_to_json(item, &[])).collect(),
         YamlValue::Map(entries) => {
             let kept = entries.iter().filter(|(key, _)| path != [key.name.as_str()]);
             let inner = |name: &str| match path.split_first() {
                 Some((first, rest)) if *first == name => rest,
                 _ => &[],
             };
-            let kept = kept.map(|(key, value)| (key.name.clone(), plain(value, inner(&key.name))));
+            let kept =
+                kept.map(|(key, value)| (key.name.clone(), node_to_json(value, inner(&key.name))));
             // A section that has nothing else is as good as none.
             kept.filter(|(_, value)| *value != Value::Object(Default::default())).collect()
         }
@@ -217,17 +222,17 @@ fn plain(node: &YamlNode, path: &[&str]) -> serde_json::Value {
 }
 
 /// Whether a file of version 3 says what one of version 2 said.
-fn says_the_same(old: &YamlNode, new: &YamlNode) -> bool {
-    let new_settings = value_of(new, AGENT).map(|agent| plain(agent, &[]));
+fn is_equivalent(old: &YamlNode, new: &YamlNode) -> bool {
+    let new_settings = value_of(new, AGENT).map(|agent| node_to_json(agent, &[]));
     let (mut settings, mut others) = (serde_json::Map::new(), serde_json::Map::new());
-    for (key, value) in entries(old).iter().filter(|(key, _)| key.name != "version") {
+    for (key, value) in map_entries(old).iter().filter(|(key, _)| key.name != "version") {
         let side = match OUTSIDE_OF_AGENT.contains(&key.name.as_str()) {
             true => &mut others,
             false => &mut settings,
         };
-        side.insert(key.name.clone(), plain(value, &[]));
+        side.insert(key.name.clone(), node_to_json(value, &[]));
     }
-    let mut new_others = plain(new, &[AGENT]);
+    let mut new_others = node_to_json(new, &[AGENT]);
     if let Some(fields) = new_others.as_object_mut() {
         fields.remove("version");
     }
@@ -240,11 +245,11 @@ fn says_the_same(old: &YamlNode, new: &YamlNode) -> bool {
 }
 
 fn is_version_3(root: &YamlNode) -> bool {
-    let version = value_of(root, "version").and_then(YamlNode::scalar);
+    let version = value_of(root, "version").and_then(YamlNode::scalar_text);
     version.as_deref() == Some("3")
 }
 
-fn entries(node: &YamlNode) -> &[(YamlKey, YamlNode)] {
+fn map_entries(node: &YamlNode) -> &[(YamlKey, YamlNode)] {
     match &node.value {
         YamlValue::Map(entries) => entries,
         _ => &[],
@@ -252,39 +257,39 @@ fn entries(node: &YamlNode) -> &[(YamlKey, YamlNode)] {
 }
 
 fn value_of<'n>(node: &'n YamlNode, key: &str) -> Option<&'n YamlNode> {
-    entries(node).iter().find(|(name, _)| name.name == key).map(|(_, value)| value)
+    map_entries(node).iter().find(|(name, _)| name.name == key).map(|(_, value)| value)
 }
 
 fn key_place(node: &YamlNode, key: &str) -> Option<TextPlace> {
-    entries(node).iter().find(|(name, _)| name.name == key).map(|(name, _)| name.place)
+    map_entries(node).iter().find(|(name, _)| name.name == key).map(|(name, _)| name.place)
 }
 
 fn first_key(node: &YamlNode) -> Option<TextPlace> {
-    entries(node).first().map(|(name, _)| name.place)
+    map_entries(node).first().map(|(name, _)| name.place)
 }
 
 /// The text with another line in place of the one at `place`, which is indented as it was.
-fn replaced(text: &str, place: TextPlace, line: &str) -> String {
+fn replace_line(text: &str, place: TextPlace, line: &str) -> String {
     with_lines(text, |number, old| match number == place.line {
-        true => format!("{}{line}\n", indent(place)),
+        true => format!("{}{line}\n", indentation_at(place)),
         false => old.to_owned(),
     })
 }
 
 /// The text with a line before the one at `place`, which is indented as that one.
-fn inserted(text: &str, place: TextPlace, line: &str) -> String {
+fn insert_line(text: &str, place: TextPlace, line: &str) -> String {
     with_lines(text, |number, old| match number == place.line {
-        true => format!("{}{line}\n{old}", indent(place)),
+        true => format!("{}{line}\n{old}", indentation_at(place)),
         false => old.to_owned(),
     })
 }
 
-fn appended(text: &str, lines: &str) -> String {
+fn append_lines(text: &str, lines: &str) -> String {
     let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{text}{separator}{lines}")
 }
 
-fn indent(place: TextPlace) -> String {
+fn indentation_at(place: TextPlace) -> String {
     " ".repeat(usize::try_from(place.column.saturating_sub(1)).unwrap_or_default())
 }
 
@@ -293,39 +298,39 @@ fn with_lines(text: &str, change: impl Fn(u64, &str) -> String) -> String {
     (1..).zip(text.split_inclusive('\n')).map(|(number, line)| change(number, line)).collect()
 }
 
-fn upgrade(path: &Path, matches: &ArgMatches) -> Result<(), CliError> {
+fn upgrade_file(path: &Path, matches: &ArgMatches) -> Result<(), CliError> {
     let to = match matches.get_flag(RELOCATE) {
-        true => Some(relocation(path)?).filter(|to| to != path),
+        true => Some(relocation_path(path)?).filter(|to| to != path),
         false => None,
     };
-    let text = read(path)?;
-    check_text(path, &text).map_err(settings::refused)?;
-    let upgraded = upgraded(path, &text)?;
+    let text = read_config_text(path)?;
+    check_text(path, &text).map_err(settings::report_problems)?;
+    let upgraded = upgraded_text(path, &text)?;
     if matches.get_flag(DRY_RUN) {
-        say(upgraded.as_deref().unwrap_or(&text).trim_end());
+        print_line(upgraded.as_deref().unwrap_or(&text).trim_end());
         return Ok(());
     }
     match &upgraded {
-        None => say(&format!("{} has version 3 already", mask::path(path))),
+        None => print_line(&format!("{} has version 3 already", mask::path(path))),
         Some(upgraded) => {
-            let backup = files::beside(path, ".v2");
-            files::write(&backup, text.as_bytes(), files::SECRET_MODE)
-                .map_err(|error| failed(&backup, &error))?;
-            write(path, upgraded)?;
+            let backup = files::with_suffix(path, ".v2");
+            files::write_atomic(&backup, text.as_bytes(), files::SECRET_MODE)
+                .map_err(|error| path_error(&backup, &error))?;
+            write_secret_file(path, upgraded)?;
             let (path, backup) = (mask::path(path), mask::path(&backup));
-            say(&format!("{path} has version 3 now; {backup} is as before"));
+            print_line(&format!("{path} has version 3 now; {backup} is as before"));
         }
     }
     if let Some(to) = to {
-        write(&to, upgraded.as_deref().unwrap_or(&text))?;
-        std::fs::remove_file(path).map_err(|error| failed(path, &error))?;
-        say(&format!("{} is at {} now", mask::path(path), mask::path(&to)));
+        write_secret_file(&to, upgraded.as_deref().unwrap_or(&text))?;
+        std::fs::remove_file(path).map_err(|error| path_error(path, &error))?;
+        print_line(&format!("{} is at {} now", mask::path(path), mask::path(&to)));
     }
     Ok(())
 }
 
 /// Where a file is moved to.
-fn relocation(path: &Path) -> Result<PathBuf, CliError> {
+fn relocation_path(path: &Path) -> Result<PathBuf, CliError> {
     let unknown = || CliError::usage(format!("--{RELOCATE}: HOME is not set"));
     let to = default_config_path().ok_or_else(unknown)?;
     match to != path && to.exists() {
@@ -338,23 +343,24 @@ fn relocation(path: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// The text of a file as version 3; none where it is that already.
-fn upgraded(path: &Path, text: &str) -> Result<Option<String>, CliError> {
-    let root = read_tree(text).map_err(|_| by_hand(path, "it is no YAML"))?;
+fn upgraded_text(path: &Path, text: &str) -> Result<Option<String>, CliError> {
+    let root = read_tree(text).map_err(|_| manual_edit_error(path, "it is no YAML"))?;
     if is_version_3(&root) {
         return Ok(None);
     }
     let upgraded = as_version_3(text, &root);
-    check_text(path, &upgraded).map_err(|_| by_hand(path, "its form is unusual"))?;
-    match read_tree(&upgraded).is_ok_and(|new| says_the_same(&root, &new)) {
+    check_text(path, &upgraded).map_err(|_| manual_edit_error(path, "its form is unusual"))?;
+    match read_tree(&upgraded).is_ok_and(|new| is_equivalent(&root, &new)) {
         true => Ok(Some(upgraded)),
-        false => Err(by_hand(path, "its form is unusual")),
+        false => Err(manual_edit_error(path, "its form is unusual")),
     }
 }
 
 /// The text of a file of version 2 as version 3: its settings below `agent`, comments with what they
 /// precede.
 fn as_version_3(text: &str, root: &YamlNode) -> String {
-    let starts: Vec<_> = entries(root).iter().map(|(key, _)| (key.place.line, &key.name)).collect();
+    let starts: Vec<_> =
+        map_entries(root).iter().map(|(key, _)| (key.place.line, &key.name)).collect();
     let (mut head, mut agent, mut others) = (String::new(), String::new(), String::new());
     let mut blocks: Vec<(Option<&str>, String)> = vec![(None, String::new())];
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
@@ -372,12 +378,14 @@ fn as_version_3(text: &str, root: &YamlNode) -> String {
             Some("version") => {
                 head.extend(block.split_inclusive('\n').filter(|line| line.starts_with('#')));
             }
-            Some(name) if !OUTSIDE_OF_AGENT.contains(&name) => agent.push_str(&indented(&block)),
+            Some(name) if !OUTSIDE_OF_AGENT.contains(&name) => {
+                agent.push_str(&indent_block(&block))
+            }
             _ => others.push_str(&block),
         }
     }
     let agent = if agent.is_empty() { agent } else { format!("{AGENT}:\n{agent}") };
-    appended(&appended(&appended(&head, EMPTY_FILE), &agent), &others)
+    append_lines(&append_lines(&append_lines(&head, EMPTY_FILE), &agent), &others)
 }
 
 /// Takes the comments at the end of the last block: they belong to the next key.
@@ -389,14 +397,14 @@ fn comments_before(blocks: &mut [(Option<&str>, String)]) -> String {
     block.split_off(block.len() - length)
 }
 
-fn indented(block: &str) -> String {
+fn indent_block(block: &str) -> String {
     with_lines(block, |_, line| match line.trim().is_empty() {
         true => line.to_owned(),
         false => format!("  {line}"),
     })
 }
 
-fn edit(path: &Path) -> Result<(), CliError> {
+fn edit_file(path: &Path) -> Result<(), CliError> {
     let editor = EDITOR_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
     let editor = editor.map(|editor| editor.trim().to_owned()).find(|editor| !editor.is_empty());
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
@@ -410,22 +418,23 @@ fn edit(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn read(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|error| failed(path, &error))
+fn read_config_text(path: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(path).map_err(|error| path_error(path, &error))
 }
 
 /// It holds secrets.
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let made = std::fs::create_dir_all(files::folder(path));
-    let written = made.and_then(|()| files::write(path, text.as_bytes(), files::SECRET_MODE));
-    written.map_err(|error| failed(path, &error))
+fn write_secret_file(path: &Path, text: &str) -> Result<(), CliError> {
+    let made = std::fs::create_dir_all(files::parent_folder(path));
+    let written =
+        made.and_then(|()| files::write_atomic(path, text.as_bytes(), files::SECRET_MODE));
+    written.map_err(|error| path_error(path, &error))
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> CliError {
+fn path_error(path: &Path, error: &std::io::Error) -> CliError {
     CliError::new(Exit::Failed, format!("{}: {error}", mask::path(path)))
 }
 
-fn by_hand(path: &Path, problem: &str) -> CliError {
+fn manual_edit_error(path: &Path, problem: &str) -> CliError {
     CliError::usage(format!("{}: {problem}; change it by hand", mask::path(path)))
 }
 

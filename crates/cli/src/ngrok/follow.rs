@@ -37,15 +37,15 @@ pub(crate) struct EventFollower {
 impl EventFollower {
     /// Writes where the agent API is.
     pub fn new(log: Arc<NgrokLog>, agent: &Agent) -> Self {
-        if let Some(url) = agent.url() {
+        if let Some(url) = agent.api_url() {
             let addr = url.trim_start_matches("http://");
-            log.line(
+            log.write_line(
                 NgrokLogLevel::Info,
                 "starting web service",
                 &[("obj", "web"), ("addr", addr), ("allow_hosts", "[]")],
             );
         }
-        let (state, started) = (agent.watch(), agent.watch_tunnels());
+        let (state, started) = (agent.watch_state(), agent.watch_tunnels());
         let ended = agent.captures().subscribe_ended();
         let (is_online, error, tunnels) = Default::default();
         Self { log, state, started, ended, is_online, error, tunnels }
@@ -56,9 +56,9 @@ impl EventFollower {
         loop {
             let state = self.state.borrow_and_update().clone();
             self.started.mark_unchanged();
-            self.session(agent, &state);
-            self.tunnels(agent);
-            self.requests();
+            self.log_session(agent, &state);
+            self.log_tunnels(agent);
+            self.log_requests();
             if matches!(state, SessionState::Offline) {
                 return;
             }
@@ -67,8 +67,8 @@ impl EventFollower {
                 _ = self.state.changed() => {}
                 _ = self.started.changed() => {}
                 record = self.ended.recv() => match record {
-                    Ok(record) => self.request(&record),
-                    Err(RecvError::Lagged(missed)) => self.missed(missed),
+                    Ok(record) => self.log_request(&record),
+                    Err(RecvError::Lagged(missed)) => self.log_missed(missed),
                     Err(RecvError::Closed) => {}
                 },
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -77,18 +77,18 @@ impl EventFollower {
     }
 
     /// How the link to the service is.
-    fn session(&mut self, agent: &Agent, state: &SessionState) {
+    fn log_session(&mut self, agent: &Agent, state: &SessionState) {
         let error = agent.last_error();
         let reason = error.as_deref().unwrap_or("session lost");
         let is_online = matches!(state, SessionState::Online(_));
         match (self.is_online, is_online) {
-            (false, true) => self.established(state),
-            (true, false) => self.log.line(
+            (false, true) => self.log_established(state),
+            (true, false) => self.log.write_line(
                 NgrokLogLevel::Error,
                 "session closed, starting reconnect loop",
                 &[("obj", SESSION), ("err", reason)],
             ),
-            (false, false) if error != self.error && error.is_some() => self.log.line(
+            (false, false) if error != self.error && error.is_some() => self.log.write_line(
                 NgrokLogLevel::Error,
                 "failed to reconnect session",
                 &[("obj", SESSION), ("err", reason)],
@@ -98,71 +98,71 @@ impl EventFollower {
         (self.is_online, self.error) = (is_online, error);
     }
 
-    fn established(&self, state: &SessionState) {
+    fn log_established(&self, state: &SessionState) {
         let info = |message, object| {
-            self.log.line(NgrokLogLevel::Info, message, &[("obj", object)]);
+            self.log.write_line(NgrokLogLevel::Info, message, &[("obj", object)]);
         };
         info("tunnel session started", "tunnels.session");
         info("client session established", SESSION);
         for leg in state.sessions() {
             let node = leg.node.as_deref().unwrap_or_default();
             let fields = [("obj", SESSION), ("region", leg.region.as_str()), ("node", node)];
-            self.log.line(NgrokLogLevel::Debug, "session leg established", &fields);
+            self.log.write_line(NgrokLogLevel::Debug, "session leg established", &fields);
         }
     }
 
     /// Which tunnels have started and ended.
-    fn tunnels(&mut self, agent: &Agent) {
-        let running = agent.tunnels();
+    fn log_tunnels(&mut self, agent: &Agent) {
+        let running = agent.list_tunnels();
         let online = running.iter().filter(|tunnel| tunnel.status.as_deref() != Some("connecting"));
-        let now: BTreeMap<_, _> = online.map(|tunnel| (id(tunnel), tunnel)).collect();
+        let now: BTreeMap<_, _> = online.map(|tunnel| (tunnel_id(tunnel), tunnel)).collect();
         let ended = self.tunnels.iter().filter(|(id, _)| !now.contains_key(*id));
         for (name, url) in ended.map(|(_, tunnel)| tunnel) {
-            self.tunnel("stopped tunnel", &[("name", name), ("url", url)]);
+            self.log_tunnel("stopped tunnel", &[("name", name), ("url", url)]);
         }
         for tunnel in now.iter().filter(|(id, _)| !self.tunnels.contains_key(*id)).map(|it| it.1) {
             let (name, addr, url) = (&tunnel.name, &tunnel.config.addr, &tunnel.public_url);
-            self.tunnel("started tunnel", &[("name", name), ("addr", addr), ("url", url)]);
+            self.log_tunnel("started tunnel", &[("name", name), ("addr", addr), ("url", url)]);
         }
         let known = now.into_iter().map(|(id, it)| (id, (it.name.clone(), it.public_url.clone())));
         self.tunnels = known.collect();
     }
 
-    fn tunnel(&self, message: &str, fields: &[(&'static str, &str)]) {
+    fn log_tunnel(&self, message: &str, fields: &[(&'static str, &str)]) {
         let fields = [&[("obj", "tunnels")], fields].concat();
-        self.log.line(NgrokLogLevel::Info, message, &fields);
+        self.log.write_line(NgrokLogLevel::Info, message, &fields);
     }
 
     /// The requests that have ended meanwhile.
-    fn requests(&mut self) {
+    fn log_requests(&mut self) {
         loop {
             match self.ended.try_recv() {
-                Ok(record) => self.request(&record),
-                Err(TryRecvError::Lagged(missed)) => self.missed(missed),
+                Ok(record) => self.log_request(&record),
+                Err(TryRecvError::Lagged(missed)) => self.log_missed(missed),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
         }
     }
 
-    fn missed(&self, requests: u64) {
+    fn log_missed(&self, requests: u64) {
         let requests = requests.to_string();
         let fields = [("obj", "join"), ("requests", requests.as_str())];
-        self.log.line(NgrokLogLevel::Warn, "lines are missing", &fields);
+        self.log.write_line(NgrokLogLevel::Warn, "lines are missing", &fields);
     }
 
     /// A request that has ended: between whom, and for details what.
-    fn request(&self, record: &CaptureRecord) {
+    fn log_request(&self, record: &CaptureRecord) {
         let (id, name) = (record.id.as_str(), record.tunnel_name.as_str());
         let visitor = record.source.remote_addr.as_str();
         let fields = [("obj", "join"), ("id", id), ("name", name), ("r", visitor)];
-        self.log.line(NgrokLogLevel::Info, "join connections", &fields);
-        if !self.log.has(NgrokLogLevel::Debug) {
+        self.log.write_line(NgrokLogLevel::Info, "join connections", &fields);
+        if !self.log.is_enabled(NgrokLogLevel::Debug) {
             return;
         }
-        let exchange = record.exchange();
+        let exchange = record.lock_exchange();
         let [method, target, _] = exchange.request.start_line();
         let target = masked_target(&target);
-        let status = exchange.response.as_ref().map_or("-".into(), CapturedMessage::status);
+        let status = exchange.response.as_ref().map_or("-".into(), CapturedMessage::status_text);
         let ms = exchange.took.unwrap_or_default().as_millis().to_string();
         let fields = [
             ("obj", "join"),
@@ -172,10 +172,10 @@ impl EventFollower {
             ("status", &status),
             ("dur_ms", &ms),
         ];
-        self.log.line(NgrokLogLevel::Debug, "request ended", &fields);
+        self.log.write_line(NgrokLogLevel::Debug, "request ended", &fields);
     }
 }
 
-fn id(tunnel: &AgentTunnel) -> String {
+fn tunnel_id(tunnel: &AgentTunnel) -> String {
     tunnel.ID.clone().unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use ginnel_base::logging::ignore;
 
 use super::places::NAME;
 use crate::error::{CliError, Exit};
-use crate::output::say;
+use crate::output::print_line;
 
 /// The Python that runs this command.
 static INTERPRETER: OnceLock<PathBuf> = OnceLock::new();
@@ -61,15 +61,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), CliError> {
             "only the command of the Python package can do this",
         ));
     };
-    if !matches.get_flag("force") && !is_ours(&path).map_err(|error| failed(&path, &error))? {
+    if !matches.get_flag("force") && !is_ours(&path).map_err(|error| path_error(&path, &error))? {
         let problem = "is another file; pass --force to replace it";
         return Err(CliError::usage(format!("{}: {problem}", mask::path(&path))));
     }
-    let made = std::fs::create_dir_all(files::folder(&path));
-    let text = script(&interpreter.to_string_lossy());
-    let written = made.and_then(|()| files::write(&path, text.as_bytes(), PROGRAM_MODE));
-    written.map_err(|error| failed(&path, &error))?;
-    say(&format!("{} starts ginnel", mask::path(&path)));
+    let made = std::fs::create_dir_all(files::parent_folder(&path));
+    let text = launcher_script(&interpreter.to_string_lossy());
+    let written = made.and_then(|()| files::write_atomic(&path, text.as_bytes(), PROGRAM_MODE));
+    written.map_err(|error| path_error(&path, &error))?;
+    print_line(&format!("{} starts ginnel", mask::path(&path)));
     Ok(())
 }
 
@@ -83,12 +83,12 @@ fn is_ours(path: &Path) -> std::io::Result<bool> {
 }
 
 /// The launcher. Modules in the folder of the caller do not come before those of Python (`-P`).
-fn script(interpreter: &str) -> String {
+fn launcher_script(interpreter: &str) -> String {
     let quoted = interpreter.replace('\'', r"'\''");
     format!("{HEAD}exec '{quoted}' -P -m ginnel._ngrok \"$@\"\n")
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> CliError {
+fn path_error(path: &Path, error: &std::io::Error) -> CliError {
     CliError::new(Exit::Failed, format!("{}: {error}", mask::path(path)))
 }
 
@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn a_path_cannot_end_its_quotes() {
         assert!(
-            script("/a'b/python").ends_with("exec '/a'\\''b/python' -P -m ginnel._ngrok \"$@\"\n")
+            launcher_script("/a'b/python")
+                .ends_with("exec '/a'\\''b/python' -P -m ginnel._ngrok \"$@\"\n")
         );
     }
 }

@@ -44,8 +44,8 @@ impl LogLines {
         let broken = Arc::<Notify>::default();
         let is_broken = broken.clone();
         let writer = LineWriter::start(MAX_QUEUED_LINES, move |line| {
-            output.follow();
-            let is_written = output.write(line);
+            output.reopen_if_requested();
+            let is_written = output.write_lines(line);
             // A file may be there again later.
             if !is_written && !matches!(output, LogOutput::File(_)) {
                 is_broken.notify_one();
@@ -54,13 +54,13 @@ impl LogLines {
         Ok(Self { writer, dropped: AtomicU64::new(0), broken })
     }
 
-    fn add(&self, line: String) {
+    fn add_line(&self, line: String) {
         let dropped = self.dropped.swap(0, Relaxed);
         let line = match dropped {
             0 => line,
             count => format!("{line}lvl=warn msg=\"lines were dropped\" obj=app count={count}\n"),
         };
-        if !self.writer.add(line) {
+        if !self.writer.add_lines(line) {
             self.dropped.fetch_add(dropped + 1, Relaxed);
         }
     }
@@ -88,14 +88,14 @@ impl NgrokLog {
     }
 
     /// Whether lines of a level are written.
-    pub(super) fn has(&self, level: NgrokLogLevel) -> bool {
+    pub(super) fn is_enabled(&self, level: NgrokLogLevel) -> bool {
         self.is_on() && level >= self.level
     }
 
     /// Writes a line.
-    pub(super) fn line(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) {
+    pub(super) fn write_line(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) {
         if let Some(lines) = self.lines.as_ref().filter(|_| level >= self.level) {
-            lines.add(self.text(level, message, fields));
+            lines.add_line(self.format_line(level, message, fields));
         }
     }
 
@@ -114,7 +114,7 @@ impl NgrokLog {
         }
     }
 
-    fn text(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) -> String {
+    fn format_line(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) -> String {
         let is_drawn = self.format == NgrokLogFormat::Term && self.is_terminal;
         let now = Local::now();
         let time = match self.format {
@@ -148,7 +148,11 @@ mod tests {
 
     fn text(format: NgrokLogFormat, is_terminal: bool) -> String {
         let log = NgrokLog { lines: None, format, level: NgrokLogLevel::Info, is_terminal };
-        log.text(NgrokLogLevel::Error, "it broke", &[("obj", "web"), ("err", "it's \"x\"\n")])
+        log.format_line(
+            NgrokLogLevel::Error,
+            "it broke",
+            &[("obj", "web"), ("err", "it's \"x\"\n")],
+        )
     }
 
     #[test]

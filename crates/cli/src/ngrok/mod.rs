@@ -34,7 +34,7 @@ use super::error::CliError;
 use super::help;
 use super::logging::{LogOptions, LogWriter};
 use super::operations;
-use super::output::{self, say, say_completion};
+use super::output::{self, print_line, write_completion};
 use super::usage;
 
 /// The version whose grammar this is, for callers that look at it, and ours.
@@ -59,9 +59,9 @@ pub(super) fn is_called(arguments: &[OsString]) -> bool {
 /// Runs the program; gives its exit code.
 pub(super) fn main(arguments: Vec<OsString>) -> u8 {
     match run(arguments) {
-        Ok(()) => output::unsaid().map_or(0, |_| FAILED),
+        Ok(()) => output::write_error().map_or(0, |_| FAILED),
         Err(error) => {
-            output::complain_as("ERROR", &error.message);
+            output::eprint_line_as("ERROR", &error.message);
             FAILED
         }
     }
@@ -70,13 +70,13 @@ pub(super) fn main(arguments: Vec<OsString>) -> u8 {
 fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) => return usage::explain(&error),
+        Err(error) => return usage::explain_usage_error(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
-        say(command().render_long_help().to_string().trim_end());
+        print_line(command().render_long_help().to_string().trim_end());
         return Ok(());
     };
-    argv::wipe(secrets(matches).iter().map(String::as_str));
+    argv::wipe_secrets(secret_values(matches).iter().map(String::as_str));
     // Where GINNEL_LOG asks for it.
     let _log = LogWriter::start(&LogOptions::default())?;
     match name {
@@ -87,22 +87,22 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         "diagnose" => diagnose::run(matches),
         "completion" => print_completion(matches),
         "service" => Err(CliError::usage(NO_SERVICE)),
-        "credits" => print(CREDITS),
-        "version" => print(&format!("{NAME} {VERSION}")),
-        "update" => print("There is nothing to update: ginnel comes with its Python package."),
+        "credits" => print_text(CREDITS),
+        "version" => print_text(&format!("{NAME} {VERSION}")),
+        "update" => print_text("There is nothing to update: ginnel comes with its Python package."),
         proto => run::run_tunnel(proto, matches),
     }
 }
 
-fn print(text: &str) -> Result<(), CliError> {
-    say(text);
+fn print_text(text: &str) -> Result<(), CliError> {
+    print_line(text);
     Ok(())
 }
 
 fn print_completion(matches: &ArgMatches) -> Result<(), CliError> {
     let shell = matches.get_one::<Shell>("shell").copied().or_else(Shell::from_env);
     let shell = shell.unwrap_or(Shell::Bash);
-    say_completion(shell, command(), NAME);
+    write_completion(shell, command(), NAME);
     Ok(())
 }
 
@@ -116,13 +116,13 @@ pub(crate) fn command() -> Command {
         .arg(config.help("A configuration file; may be given more than once"))
         .args(run::log_arguments())
         .subcommands([
-            run::start(),
-            run::tunnel("http", "Make a local web service public"),
-            run::tunnel("tcp", "Make a local TCP port public"),
-            run::tunnel("tls", "Make a local TLS port public"),
+            run::start_command(),
+            run::tunnel_command("http", "Make a local web service public"),
+            run::tunnel_command("tcp", "Make a local TCP port public"),
+            run::tunnel_command("tls", "Make a local TLS port public"),
             config_file::command(),
-            config_file::authtoken().hide(true),
-            operations::api().arg(key.help("The key of the management API")),
+            config_file::authtoken_command().hide(true),
+            operations::api_command().arg(key.help("The key of the management API")),
             diagnose::command(),
             Command::new("completion").about("Print a completion script for a shell").arg(
                 Arg::new("shell")
@@ -146,17 +146,17 @@ fn api_key(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
     let known = argument.or_else(|| variables.into_iter().find(|key| !key.is_empty()));
     match known {
         Some(key) => Ok(Some(Secret(key))),
-        None => Ok(run::load(matches)?.config.api_key),
+        None => Ok(run::load_config(matches)?.config.api_key),
     }
 }
 
 /// What stands on the command line and should not be seen by others.
-fn secrets(matches: &ArgMatches) -> Vec<String> {
+fn secret_values(matches: &ArgMatches) -> Vec<String> {
     let ids = [AUTHTOKEN, API_KEY, config_file::SECRET];
     let ids = ids.into_iter().chain(tunnel_flags::secret_flags());
     let own = ids.filter_map(|id| matches.try_get_many::<String>(id).ok().flatten());
     let own: Vec<_> = own.flatten().cloned().collect();
-    let inner = matches.subcommand().map(|(_, inner)| secrets(inner)).unwrap_or_default();
+    let inner = matches.subcommand().map(|(_, inner)| secret_values(inner)).unwrap_or_default();
     own.into_iter().chain(inner).collect()
 }
 

@@ -39,16 +39,16 @@ pub(super) enum FetchError {
 ///
 /// # Errors
 /// Where there is none within the limits.
-pub(super) fn fetch(url: &str) -> Result<String, FetchError> {
+pub(super) fn fetch_text(url: &str) -> Result<String, FetchError> {
     let parsed = WebUrl::parse_with_login(url).map_err(|problem| match problem {
         AddressError::Scheme(_) => FetchError::Scheme,
         problem => FetchError::Url(problem),
     })?;
-    let runtime = runtime::start().map_err(|error| FetchError::Failed(error.message))?;
-    runtime.block_on(read(parsed))
+    let runtime = runtime::start_runtime().map_err(|error| FetchError::Failed(error.message))?;
+    runtime.block_on(request_text(parsed))
 }
 
-async fn read(url: WebUrl) -> Result<String, FetchError> {
+async fn request_text(url: WebUrl) -> Result<String, FetchError> {
     let tls = tls::client_config(tls::system_roots())
         .map_err(|error| FetchError::Failed(error.to_string()))?;
     let client = OutboundClient::new(OutboundOptions {
@@ -64,7 +64,7 @@ async fn read(url: WebUrl) -> Result<String, FetchError> {
         return Err(FetchError::Status(response.status().as_u16()));
     }
     let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(failed)? {
+    while let Some(piece) = response.chunk().await.map_err(fetch_error)? {
         body.extend_from_slice(&piece);
         if body.len() > MAX_BYTES {
             return Err(FetchError::TooLong);
@@ -76,7 +76,7 @@ async fn read(url: WebUrl) -> Result<String, FetchError> {
 /// Returns the cause of a missing response.
 fn not_fetched(problem: OutboundError) -> FetchError {
     match problem {
-        OutboundError::Failed(problem) => failed(problem),
+        OutboundError::Failed(problem) => fetch_error(problem),
         OutboundError::Redirect(problem) => FetchError::Redirect(problem),
         OutboundError::TooManyRedirects(_) => FetchError::TooManyRedirects,
         problem => FetchError::Failed(problem.to_string()),
@@ -84,7 +84,7 @@ fn not_fetched(problem: OutboundError) -> FetchError {
 }
 
 /// What went wrong, without the address, which may hold secrets.
-fn failed(error: reqwest::Error) -> FetchError {
+fn fetch_error(error: reqwest::Error) -> FetchError {
     if error.is_timeout() {
         return FetchError::Failed(format!("no response within {} s", TIMEOUT.as_secs()));
     }

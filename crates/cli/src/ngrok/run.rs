@@ -19,7 +19,7 @@ use super::log::NgrokLog;
 use super::places::config_paths;
 use super::tunnel_flags;
 use crate::agent::{
-    LaunchPlan, SERVER_ADDR_VARIABLE, ViewOptions, all_or_named, apply_authtoken_file, launch,
+    LaunchPlan, SERVER_ADDR_VARIABLE, ViewOptions, apply_authtoken_file, launch_agent, tunnel_names,
 };
 use crate::error::{CliError, Exit};
 use crate::{settings, variables};
@@ -45,7 +45,7 @@ pub(super) fn log_arguments() -> [Arg; 3] {
 }
 
 /// The options of commands that connect to a service.
-pub(super) fn connecting(command: Command) -> Command {
+pub(super) fn with_connection_arguments(command: Command) -> Command {
     let keys = ["server_addr", "root_cas", "authtoken_file", "web_addr"];
     let flags = keys.into_iter().filter_map(|key| settings::single_argument(SECTIONS, key));
     command
@@ -61,38 +61,38 @@ pub(super) fn connecting(command: Command) -> Command {
         )
 }
 
-pub(super) fn start() -> Command {
+pub(super) fn start_command() -> Command {
     let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
-    connecting(Command::new("start"))
+    with_connection_arguments(Command::new("start"))
         .about("Start tunnels and endpoints of the configuration file")
         .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
         .arg(switch("all", "Start all of them"))
         .arg(switch(NONE, "Start none; they are started through the agent API"))
 }
 
-pub(super) fn tunnel(name: &'static str, about: &'static str) -> Command {
-    tunnel_flags::with_arguments(connecting(Command::new(name)).about(about))
+pub(super) fn tunnel_command(name: &'static str, about: &'static str) -> Command {
+    tunnel_flags::with_arguments(with_connection_arguments(Command::new(name)).about(about))
 }
 
 /// Runs `start`.
 pub(super) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     with_log(matches, |config| {
-        let names = all_or_named(config, matches)?;
+        let names = tunnel_names(config, matches)?;
         if names.is_empty() != matches.get_flag(NONE) {
             return Err(CliError::usage("name the tunnels to start, or pass --all or --none"));
         }
-        names.iter().map(|name| named(config, name)).collect()
+        names.iter().map(|name| find_definition(config, name)).collect()
     })
 }
 
 /// Runs `http`, `tcp` or `tls`.
 pub(super) fn run_tunnel(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
-    with_log(matches, |_| Ok(vec![tunnel_flags::definition(proto, matches)?]))
+    with_log(matches, |_| Ok(vec![tunnel_flags::tunnel_definition(proto, matches)?]))
 }
 
-fn named(config: &AgentConfig, name: &str) -> Result<Definition, CliError> {
+fn find_definition(config: &AgentConfig, name: &str) -> Result<Definition, CliError> {
     if config.tunnels.contains_key(name) {
-        return Ok(config.tunnel(name)?);
+        return Ok(config.tunnel_definition(name)?);
     }
     let known: Vec<_> = config.tunnels.keys().map(String::as_str).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -105,19 +105,19 @@ fn with_log(
     matches: &ArgMatches,
     tunnels: impl FnOnce(&AgentConfig) -> Result<Vec<Definition>, CliError>,
 ) -> Result<(), CliError> {
-    let loaded = load(matches);
+    let loaded = load_config(matches);
     let config = loaded.as_ref().map(|loaded| loaded.config.log.clone()).unwrap_or_default();
     let log = Arc::new(NgrokLog::open(&log_config(matches, config))?);
     let ended = loaded.and_then(|loaded| {
         log_start(&log, matches, &loaded);
         let tunnels = tunnels(&loaded.config)?;
-        run(matches, &loaded.config, tunnels, &log)
+        launch_tunnels(matches, &loaded.config, tunnels, &log)
     });
     let ended = ended.map_err(|error| {
-        let error = CliError { message: in_words_of_wrappers(error.message), ..error };
+        let error = CliError { message: translate_listen_error(error.message), ..error };
         let fields = [("obj", "app"), ("err", error.message.as_str())];
-        log.line(NgrokLogLevel::Error, "terminating with error", &fields);
-        log.line(NgrokLogLevel::Critical, "command failed", &fields[1..]);
+        log.write_line(NgrokLogLevel::Error, "terminating with error", &fields);
+        log.write_line(NgrokLogLevel::Critical, "command failed", &fields[1..]);
         error
     });
     log.flush();
@@ -140,22 +140,22 @@ fn log_config(matches: &ArgMatches, config: NgrokLogConfig) -> NgrokLogConfig {
 /// Says what is run, by which files, and what of it has no effect.
 fn log_start(log: &NgrokLog, matches: &ArgMatches, loaded: &ResolvedSettings<AgentConfig>) {
     let version = [("obj", "app"), ("version", env!("CARGO_PKG_VERSION"))];
-    log.line(NgrokLogLevel::Info, "ginnel is called as ngrok", &version);
-    for path in files(matches) {
+    log.write_line(NgrokLogLevel::Info, "ginnel is called as ngrok", &version);
+    for path in config_files(matches) {
         let fields = [("path", &*mask::path(&path)), ("err", "nil")];
-        log.line(NgrokLogLevel::Info, "open config file", &fields);
+        log.write_line(NgrokLogLevel::Info, "open config file", &fields);
     }
-    for problem in variables::unknown_of_process() {
-        log.line(NgrokLogLevel::Warn, &problem, &[("obj", "app")]);
+    for problem in variables::process_warnings() {
+        log.write_line(NgrokLogLevel::Warn, &problem, &[("obj", "app")]);
     }
     let idle = config::without_effect(loaded, &[WITHOUT_EFFECT]);
     let region = matches.get_one::<String>(REGION).map(|_| "--region");
     for name in idle.into_iter().chain(region) {
-        log.line(NgrokLogLevel::Warn, "no effect here", &[("obj", "app"), ("option", name)]);
+        log.write_line(NgrokLogLevel::Warn, "no effect here", &[("obj", "app"), ("option", name)]);
     }
 }
 
-fn run(
+fn launch_tunnels(
     matches: &ArgMatches,
     config: &AgentConfig,
     tunnels: Vec<Definition>,
@@ -168,12 +168,19 @@ fn run(
         true => ViewOptions::Lines { requested: console, as_json: false, shows_key: false },
         false => ViewOptions::Ngrok(log.clone()),
     };
-    launch(LaunchPlan { options, tunnels, grace: GRACE, admin_addr: None, view, service: None })
+    launch_agent(LaunchPlan {
+        options,
+        tunnels,
+        grace: GRACE,
+        admin_addr: None,
+        view,
+        service: None,
+    })
 }
 
 /// The options of an agent that only connects.
-pub(super) fn options(matches: &ArgMatches) -> Result<AgentOptions, CliError> {
-    agent_options(matches, &load(matches)?.config)
+pub(super) fn connect_options(matches: &ArgMatches) -> Result<AgentOptions, CliError> {
+    agent_options(matches, &load_config(matches)?.config)
 }
 
 fn agent_options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, CliError> {
@@ -189,20 +196,20 @@ fn agent_options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOpti
     match () {
         () if config.server_addr.is_empty() => missing("server_addr", SERVER_ADDR_VARIABLE),
         () if config.authtoken.is_none() => missing("authtoken", "--authtoken or NGROK_AUTHTOKEN"),
-        () => Ok(config.options()?),
+        () => Ok(config.agent_options()?),
     }
 }
 
 /// The files that are read: ours, which says where the service is, and then those of such a program.
-fn files(matches: &ArgMatches) -> Vec<std::path::PathBuf> {
+fn config_files(matches: &ArgMatches) -> Vec<std::path::PathBuf> {
     let named = matches.contains_id("config");
     let theirs = config_paths(matches).into_iter().filter(|path| named || path.exists());
     usual_path().filter(|path| path.exists()).into_iter().chain(theirs).collect()
 }
 
 /// The configuration that files, environment and flags make.
-pub(super) fn load(matches: &ArgMatches) -> Result<ResolvedSettings<AgentConfig>, CliError> {
-    let files = files(matches);
+pub(super) fn load_config(matches: &ArgMatches) -> Result<ResolvedSettings<AgentConfig>, CliError> {
+    let files = config_files(matches);
     let files = files.iter().map(|path| config::read_file(path)).collect::<Result<Vec<_>, _>>();
     let files = files.map_err(CliError::usage)?;
     let loaded = settings::with_sources(matches, &files, |sources| {
@@ -210,7 +217,7 @@ pub(super) fn load(matches: &ArgMatches) -> Result<ResolvedSettings<AgentConfig>
             let theirs = VARIABLES.iter().find(|(ours, _)| *ours == name).map(|(_, theirs)| theirs);
             (sources.environment)(name).or_else(|| (sources.environment)(theirs?))
         };
-        config::load(&SettingSources { environment: &environment, ..*sources })
+        config::load_config(&SettingSources { environment: &environment, ..*sources })
     });
     let mut loaded = loaded.map_err(|problems| CliError::usage(problems.join("; ")))?;
     apply_authtoken_file(&mut loaded)?;
@@ -218,7 +225,7 @@ pub(super) fn load(matches: &ArgMatches) -> Result<ResolvedSettings<AgentConfig>
 }
 
 /// An address in use as wrappers look for it.
-fn in_words_of_wrappers(message: String) -> String {
+fn translate_listen_error(message: String) -> String {
     let start = "web_addr: cannot listen on ";
     let address = message.strip_prefix(start).and_then(|rest| rest.split_once(": "));
     match address {

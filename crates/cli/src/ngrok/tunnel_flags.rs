@@ -47,7 +47,7 @@ const NAMED: &[&str] = &["http", "tls"];
 const TCP: &[&str] = &["tcp"];
 const TLS: &[&str] = &["tls"];
 
-const fn row(
+const fn flag_row(
     name: &'static str,
     commands: &'static [&'static str],
     field: &'static str,
@@ -58,32 +58,32 @@ const fn row(
 
 /// The options that are not those of modules.
 const OTHER_FLAGS: &[TunnelFlag] = &[
-    row("name", ALL, "name", FlagValue::Text),
-    row("metadata", ALL, "metadata", FlagValue::Text),
-    row("description", ALL, "description", FlagValue::Text),
-    row("domain", NAMED, "domain", FlagValue::Text),
-    row("hostname", NAMED, "hostname", FlagValue::Text),
-    row("subdomain", NAMED, "subdomain", FlagValue::Text),
-    row("remote-addr", TCP, "remote_addr", FlagValue::Text),
-    row("scheme", HTTP, "schemes", FlagValue::Texts),
-    row("bind-tls", HTTP, "bind_tls", FlagValue::Text),
-    row("host-header", HTTP, "host_header", FlagValue::Text),
-    row("app-protocol", HTTP, "app_protocol", FlagValue::Text),
-    row("upstream-protocol", HTTP, "app_protocol", FlagValue::Text),
-    row("inspect", HTTP, "inspect", FlagValue::Switch),
-    row("auth", HTTP, "auth", FlagValue::Text),
-    row("pooling-enabled", ALL, "pooling_enabled", FlagValue::Switch),
-    row("traffic-policy-file", ALL, "traffic_policy", FlagValue::Content),
-    row("policy-file", ALL, "policy", FlagValue::Content),
-    row("upstream-tls-verify", ALL, "upstream_tls_verify", FlagValue::Switch),
-    row("upstream-tls-verify-cas", ALL, "upstream_tls_verify_cas", FlagValue::Text),
-    row("mutual-tls-cas", NAMED, "mutual_tls_cas", FlagValue::Text),
-    row("traffic-policy-url", ALL, "traffic_policy", FlagValue::Remote),
-    row("proxy-proto", ALL, "proxy_proto", FlagValue::Text),
-    row("upstream-proxy-protocol", ALL, "proxy_proto", FlagValue::Text),
-    row("crt", TLS, "crt", FlagValue::Text),
-    row("key", TLS, "key", FlagValue::Text),
-    row("terminate-at", TLS, "terminate_at", FlagValue::Text),
+    flag_row("name", ALL, "name", FlagValue::Text),
+    flag_row("metadata", ALL, "metadata", FlagValue::Text),
+    flag_row("description", ALL, "description", FlagValue::Text),
+    flag_row("domain", NAMED, "domain", FlagValue::Text),
+    flag_row("hostname", NAMED, "hostname", FlagValue::Text),
+    flag_row("subdomain", NAMED, "subdomain", FlagValue::Text),
+    flag_row("remote-addr", TCP, "remote_addr", FlagValue::Text),
+    flag_row("scheme", HTTP, "schemes", FlagValue::Texts),
+    flag_row("bind-tls", HTTP, "bind_tls", FlagValue::Text),
+    flag_row("host-header", HTTP, "host_header", FlagValue::Text),
+    flag_row("app-protocol", HTTP, "app_protocol", FlagValue::Text),
+    flag_row("upstream-protocol", HTTP, "app_protocol", FlagValue::Text),
+    flag_row("inspect", HTTP, "inspect", FlagValue::Switch),
+    flag_row("auth", HTTP, "auth", FlagValue::Text),
+    flag_row("pooling-enabled", ALL, "pooling_enabled", FlagValue::Switch),
+    flag_row("traffic-policy-file", ALL, "traffic_policy", FlagValue::Content),
+    flag_row("policy-file", ALL, "policy", FlagValue::Content),
+    flag_row("upstream-tls-verify", ALL, "upstream_tls_verify", FlagValue::Switch),
+    flag_row("upstream-tls-verify-cas", ALL, "upstream_tls_verify_cas", FlagValue::Text),
+    flag_row("mutual-tls-cas", NAMED, "mutual_tls_cas", FlagValue::Text),
+    flag_row("traffic-policy-url", ALL, "traffic_policy", FlagValue::Remote),
+    flag_row("proxy-proto", ALL, "proxy_proto", FlagValue::Text),
+    flag_row("upstream-proxy-protocol", ALL, "proxy_proto", FlagValue::Text),
+    flag_row("crt", TLS, "crt", FlagValue::Text),
+    flag_row("key", TLS, "key", FlagValue::Text),
+    flag_row("terminate-at", TLS, "terminate_at", FlagValue::Text),
 ];
 
 /// Returns the options of a command: those of modules, which the table of modules has, and others.
@@ -131,17 +131,17 @@ const BINDING: &str = "binding";
 /// The address and the options of a command that starts one tunnel.
 pub(super) fn with_arguments(command: Command) -> Command {
     let name = command.get_name().to_owned();
-    let addr = Arg::new("addr").required(true).value_name("ADDR").help(doc("addr"));
+    let addr = Arg::new("addr").required(true).value_name("ADDR").help(field_doc("addr"));
     let url = Arg::new(URL).long(URL).value_name("URL").help("The public URL, or its host alone");
     let binding = Arg::new(BINDING).long(BINDING).value_name("BINDING").action(ArgAction::Append);
     let binding = binding
         .value_delimiter(',')
         .help("Who can reach it: public, or internal with a --url at a host below .internal");
-    command.arg(addr).arg(url).arg(binding).args(flags(&name).map(argument))
+    command.arg(addr).arg(url).arg(binding).args(flags(&name).map(flag_argument))
 }
 
-fn argument(flag: TunnelFlag) -> Arg {
-    let argument = Arg::new(flag.name).long(flag.name).help(doc(&flag.field));
+fn flag_argument(flag: TunnelFlag) -> Arg {
+    let argument = Arg::new(flag.name).long(flag.name).help(field_doc(&flag.field));
     match flag.value {
         FlagValue::Text => argument.value_name("TEXT"),
         FlagValue::Texts => argument.value_name("TEXT").action(ArgAction::Append),
@@ -160,7 +160,7 @@ fn argument(flag: TunnelFlag) -> Arg {
 }
 
 /// Returns the text of the agent API about a field, or about one inside of it.
-fn doc(field: &str) -> String {
+fn field_doc(field: &str) -> String {
     known_field(field).map(|field| documentation::in_one_line(field.doc)).unwrap_or_default()
 }
 
@@ -180,7 +180,7 @@ fn known_field(path: &str) -> Option<&'static Field> {
 }
 
 /// The definition that a command line gives.
-pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
+pub(super) fn tunnel_definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
     let mut document = Map::new();
     document.insert("proto".to_owned(), proto.into());
     document.insert("name".to_owned(), UNNAMED.into());
@@ -192,13 +192,13 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
     }
     let mut present = Vec::new();
     for flag in flags(proto) {
-        if let Some(value) = value(&flag, matches)? {
-            set(&mut document, &flag.field, value);
+        if let Some(value) = flag_value(&flag, matches)? {
+            set_field(&mut document, &flag.field, value);
             present.push(flag);
         }
     }
-    let definition = Definition::read(&document).map_err(|problems| {
-        let problems = problems.iter().map(|problem| in_words_of_flags(problem, &present));
+    let definition = Definition::from_document(&document).map_err(|problems| {
+        let problems = problems.iter().map(|problem| translate_problem(problem, &present));
         CliError::usage(problems.collect::<Vec<_>>().join("; "))
     })?;
     check_bindings(matches)?;
@@ -206,7 +206,7 @@ pub(super) fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition
 }
 
 /// A problem of a field, as one of the option that has set it.
-fn in_words_of_flags(problem: &str, present: &[TunnelFlag]) -> String {
+fn translate_problem(problem: &str, present: &[TunnelFlag]) -> String {
     let of_flag = |flag: &TunnelFlag| {
         let rest = problem.strip_prefix(&*flag.field)?.strip_prefix(": ")?;
         Some(format!("--{}: {rest}", flag.name))
@@ -232,7 +232,7 @@ fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> Resul
     let is_bare = !url.contains("://") && proto != "http";
     let url = if is_bare { format!("{proto}://{url}") } else { url.to_owned() };
     let wrong = |problem: String| CliError::usage(format!("--{URL}: {problem}"));
-    let public = PublicAddress::read(&url).map_err(wrong)?;
+    let public = PublicAddress::parse_url(&url).map_err(wrong)?;
     if public.proto != proto {
         return Err(wrong(format!("is one of {}, not of {proto}", public.proto)));
     }
@@ -247,7 +247,7 @@ fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> Resul
 }
 
 /// What the command line says of an option; none where it says nothing.
-fn value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
+fn flag_value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
     Ok(match flag.value {
         // `true` and `false` are no texts where a field also takes these.
         FlagValue::Text if flag.field == "bind_tls" => {
@@ -267,14 +267,14 @@ fn value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliEr
         }
         FlagValue::Remote => {
             let url = matches.get_one::<String>(flag.name);
-            url.map(|url| fetch(flag.name, url)).transpose()?.map(Value::from)
+            url.map(|url| fetch_document(flag.name, url)).transpose()?.map(Value::from)
         }
     })
 }
 
 /// The document at a URL.
-fn fetch(flag: &str, url: &str) -> Result<String, CliError> {
-    remote_file::fetch(url).map_err(|problem| {
+fn fetch_document(flag: &str, url: &str) -> Result<String, CliError> {
+    remote_file::fetch_text(url).map_err(|problem| {
         let exit = match problem {
             FetchError::Url(_) | FetchError::Scheme => Exit::Usage,
             _ => Exit::Unreachable,
@@ -283,7 +283,7 @@ fn fetch(flag: &str, url: &str) -> Result<String, CliError> {
     })
 }
 
-fn set(document: &mut Map<String, Value>, field: &str, value: Value) {
+fn set_field(document: &mut Map<String, Value>, field: &str, value: Value) {
     match field.split_once('.') {
         None => drop(document.insert(field.to_owned(), value)),
         Some((record, inner)) => {
@@ -303,7 +303,7 @@ mod tests {
         let name = command.get_name().to_owned();
         let words = [name.as_str()].into_iter().chain(arguments.iter().copied());
         let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
-        let read = definition(&name, &matches).map_err(|error| error.message)?;
+        let read = tunnel_definition(&name, &matches).map_err(|error| error.message)?;
         Ok(Value::Object(read.document))
     }
 
@@ -463,9 +463,9 @@ mod tests {
     #[test]
     fn each_option_sets_a_field_that_there_is() {
         for flag in ALL.iter().flat_map(|command| flags(command)) {
-            assert!(!doc(&flag.field).is_empty(), "{}", flag.name);
+            assert!(!field_doc(&flag.field).is_empty(), "{}", flag.name);
             let mut document = Map::new();
-            set(&mut document, &flag.field, Value::Null);
+            set_field(&mut document, &flag.field, Value::Null);
             let name = flag.field.split('.').next().unwrap();
             assert!(tunnels::Start::INFO.parameters.iter().any(|field| field.name == name));
         }

@@ -10,7 +10,7 @@ use ginnel_api::{Field, Info, Kind, Output, ParameterLocation, json, mask};
 use ginnel_net::secret_file::{read_secret_lines, secret_text};
 
 use super::tree::{is_plain, names_file};
-use super::{FILE_ARG, dashed};
+use super::{FILE_ARG, to_kebab_case};
 use crate::error::CliError;
 use crate::help;
 
@@ -20,18 +20,21 @@ const POLICIES: [&str; 2] = ["policy", "traffic_policy"];
 const JSON: &str = "json";
 
 /// The arguments: those of the file, then those of the command line, which win.
-pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
+pub(super) fn read_arguments(
+    info: &Info,
+    matches: &ArgMatches,
+) -> Result<Map<String, Value>, CliError> {
     let mut arguments = match matches.try_get_one::<std::path::PathBuf>(FILE_ARG) {
         Ok(Some(path)) => from_file(info, path)?,
         _ => Map::new(),
     };
     let is_identifier = |name| info.identifiers().any(|identifier| identifier == name);
     for parameter in info.parameters.iter().filter(|parameter| !is_identifier(parameter.name)) {
-        if let Some(value) = typed(info, parameter, matches)? {
+        if let Some(value) = read_parameter(info, parameter, matches)? {
             arguments.insert(parameter.name.to_owned(), value);
         }
     }
-    arguments.extend(identifiers(info, matches)?);
+    arguments.extend(read_identifiers(info, matches)?);
     match info.identifiers().find(|name| !arguments.contains_key(*name)) {
         Some(missing) => Err(missing_identifier(info, missing)),
         None => Ok(arguments),
@@ -40,7 +43,7 @@ pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Valu
 
 /// Returns the identifiers on the command line. Each is a positional argument or an option; positional
 /// arguments fill the places that options leave, in their order.
-fn identifiers(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
+fn read_identifiers(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
     let typed = |id: &str| matches.try_get_one::<String>(id).ok().flatten().cloned();
     let mut positional = info.identifiers().filter_map(&typed);
     let mut found = Map::new();
@@ -56,14 +59,14 @@ fn identifiers(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, 
         Some(_) => Err(CliError::usage(format!(
             "{} is given twice, as an argument and as --{}; remove one of them",
             by_option.to_uppercase(),
-            dashed(by_option)
+            to_kebab_case(by_option)
         ))),
         None => Ok(found),
     }
 }
 
 fn missing_identifier(info: &Info, name: &str) -> CliError {
-    let (command, option) = (dashed(info.name), dashed(name));
+    let (command, option) = (to_kebab_case(info.name), to_kebab_case(name));
     let name = name.to_uppercase();
     CliError::usage(format!(
         "{name} is missing; add it after {command:?}, or pass --{option} {name}"
@@ -74,7 +77,7 @@ fn missing_identifier(info: &Info, name: &str) -> CliError {
 /// can be edited and given back.
 fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
     let shown = mask::path(path);
-    let Value::Object(fields) = json(&text(path)?, &shown)? else {
+    let Value::Object(fields) = parse_json(&read_text(path)?, &shown)? else {
         return Err(CliError::usage(format!("{shown} does not hold a JSON object")));
     };
     let answered = match info.output {
@@ -84,7 +87,7 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
     let mut arguments = Map::new();
     for (name, value) in fields {
         if info.parameters.iter().any(|parameter| parameter.name == name) {
-            if info.place(&name) != ParameterLocation::Path {
+            if info.parameter_location(&name) != ParameterLocation::Path {
                 arguments.insert(name, value);
             }
         } else if !answered.iter().any(|field| field.name == name) {
@@ -97,15 +100,19 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
 }
 
 /// What the command line says of a parameter.
-fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
+fn read_parameter(
+    info: &Info,
+    parameter: &Field,
+    matches: &ArgMatches,
+) -> Result<Option<Value>, CliError> {
     let name = parameter.name;
-    let option = format!("--{}", dashed(name));
+    let option = format!("--{}", to_kebab_case(name));
     let one = || matches.get_one::<String>(name);
     let many = || matches.get_many::<String>(name).map(|values| values.collect::<Vec<_>>());
     Ok(match &parameter.kind {
         Kind::Secret if names_file(info, parameter) => one().map(|text| text.as_str().into()),
         Kind::Secret => match matches.get_one::<std::path::PathBuf>(name) {
-            Some(path) => Some(secret(path)?.into()),
+            Some(path) => Some(read_secret_file(path)?.into()),
             None => None,
         },
         Kind::Bool => one().map(|text| (text == "true").into()),
@@ -114,11 +121,11 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
         Kind::Text { .. } | Kind::TextOrNumber | Kind::Time | Kind::Bytes => {
             one().map(|text| text.as_str().into())
         }
-        Kind::Json => one().map(|text| value(name, text, &option)).transpose()?,
+        Kind::Json => one().map(|text| parse_value(name, text, &option)).transpose()?,
         Kind::List(item) if is_plain(item) => match many().as_deref() {
             Some([only]) if *only == "[]" => Some(Value::Array(Vec::new())),
             Some(texts) => {
-                let items = texts.iter().map(|text| plain(item, text, &option));
+                let items = texts.iter().map(|text| parse_scalar(item, text, &option));
                 Some(Value::Array(items.collect::<Result<_, _>>()?))
             }
             None => None,
@@ -126,7 +133,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
         Kind::Map(item) if is_plain(item) => match many().as_deref() {
             Some([only]) if *only == "{}" => Some(Value::Object(Map::new())),
             Some(texts) => {
-                let pairs = texts.iter().map(|text| pair(item, text, &option));
+                let pairs = texts.iter().map(|text| parse_pair(item, text, &option));
                 Some(Value::Object(pairs.collect::<Result<_, _>>()?))
             }
             None => None,
@@ -137,17 +144,17 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
                     "{option} holds secrets, and command lines are visible to other users: use @FILE"
                 )));
             }
-            Some(text) => Some(structured(text, &option)?),
+            Some(text) => Some(parse_structured(text, &option)?),
             None => None,
         },
     })
 }
 
 /// A value of any form: text needs no quotes, unless the field is JSON by its name.
-fn value(name: &str, text: &str, option: &str) -> Result<Value, CliError> {
+fn parse_value(name: &str, text: &str, option: &str) -> Result<Value, CliError> {
     // Policies are JSON or YAML, which begins with brackets, too.
     let is_document = POLICIES.contains(&name);
-    match json::value(text) {
+    match json::parse_value(text) {
         Ok(value) => Ok(value),
         Err(_)
             if is_document || name != JSON && !text.trim_start().starts_with(['{', '[', '"']) =>
@@ -158,34 +165,34 @@ fn value(name: &str, text: &str, option: &str) -> Result<Value, CliError> {
     }
 }
 
-fn pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), CliError> {
+fn parse_pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), CliError> {
     let Some((key, value)) = text.split_once('=') else {
         let text = mask::text(text);
         return Err(CliError::usage(format!("{option}: {text} is not of the form KEY=VALUE")));
     };
-    Ok((key.to_owned(), plain(item, value, option)?))
+    Ok((key.to_owned(), parse_scalar(item, value, option)?))
 }
 
-fn plain(kind: &Kind, text: &str, option: &str) -> Result<Value, CliError> {
+fn parse_scalar(kind: &Kind, text: &str, option: &str) -> Result<Value, CliError> {
     match kind {
-        Kind::Bool | Kind::Integer | Kind::Number => json(text, option),
+        Kind::Bool | Kind::Integer | Kind::Number => parse_json(text, option),
         _ => Ok(text.into()),
     }
 }
 
-fn structured(value: &str, option: &str) -> Result<Value, CliError> {
+fn parse_structured(value: &str, option: &str) -> Result<Value, CliError> {
     match value.strip_prefix('@') {
-        Some(path) => json(&text(Path::new(path))?, path),
-        None => json(value, option),
+        Some(path) => parse_json(&read_text(Path::new(path))?, path),
+        None => parse_json(value, option),
     }
 }
 
-fn json(text: &str, place: &str) -> Result<Value, CliError> {
-    json::value(text)
+fn parse_json(text: &str, place: &str) -> Result<Value, CliError> {
+    json::parse_value(text)
         .map_err(|error| CliError::usage(format!("{place} does not hold JSON: {error}")))
 }
 
-fn text(path: &Path) -> Result<String, CliError> {
+fn read_text(path: &Path) -> Result<String, CliError> {
     let mut read = String::new();
     let done = if path == Path::new("-") {
         std::io::stdin().read_to_string(&mut read).map(drop)
@@ -197,7 +204,7 @@ fn text(path: &Path) -> Result<String, CliError> {
 }
 
 /// Reads the value of a secret. Blanks in front of it and behind it belong to it.
-fn secret(path: &Path) -> Result<String, CliError> {
+fn read_secret_file(path: &Path) -> Result<String, CliError> {
     let failed = |error| CliError::usage(format!("{}: {error}", mask::path(path)));
     let read = if path == Path::new("-") {
         let mut content = Vec::new();
@@ -220,10 +227,10 @@ mod tests {
     /// The arguments of an operation, each by position or, if its bit in `by_option` is set, as an option.
     fn words_of_call(info: &Info, by_option: usize) -> Vec<String> {
         let mut words = vec!["program".to_owned()];
-        words.extend(operations::words(info));
+        words.extend(operations::command_words(info));
         for (at, name) in info.identifiers().enumerate() {
             if by_option & (1 << at) != 0 {
-                words.push(format!("--{}", dashed(name)));
+                words.push(format!("--{}", to_kebab_case(name)));
             }
             words.push(format!("value-of-{name}"));
         }
@@ -236,15 +243,15 @@ mod tests {
         words: Vec<String>,
     ) -> Result<Map<String, Value>, CliError> {
         let matches = command.clone().try_get_matches_from(&words).unwrap();
-        let (info, matches) = tree::chosen(resources, &matches).unwrap();
-        identifiers(info, matches)
+        let (info, matches) = tree::find_operation(resources, &matches).unwrap();
+        read_identifiers(info, matches)
     }
 
     #[test]
     fn identifiers_are_positional_arguments_or_options_in_any_mixture() {
         for (command, resources) in [
-            (operations::api(), operations::remote_resources()),
-            (operations::local(), operations::local_resources()),
+            (operations::api_command(), operations::remote_resources()),
+            (operations::local_command(), operations::local_resources()),
         ] {
             let calls = resources.iter().flat_map(|resource| resource.operations);
             let mut tried = 0;
@@ -269,12 +276,12 @@ mod tests {
     #[test]
     fn wrong_use_of_an_identifier_names_it() {
         let resources = operations::local_resources();
-        let command = operations::local();
+        let command = operations::local_command();
         let replay = ["program", "requests", "replay"];
         let read_call = |more: &[&str]| {
             let matches = command.clone().try_get_matches_from(replay.iter().chain(more)).unwrap();
-            let (info, matches) = tree::chosen(&resources, &matches).unwrap();
-            read(info, matches).unwrap_err().message
+            let (info, matches) = tree::find_operation(&resources, &matches).unwrap();
+            read_arguments(info, matches).unwrap_err().message
         };
 
         assert_eq!(
@@ -294,10 +301,10 @@ mod tests {
             ("bind_tls", "true", json!(true)),
             ("traffic_policy", "{on_http_request: []}", json!("{on_http_request: []}")),
         ] {
-            assert_eq!(value(name, text, "--x").unwrap(), expected, "{text}");
+            assert_eq!(parse_value(name, text, "--x").unwrap(), expected, "{text}");
         }
         for (name, text) in [("json", "{bad"), ("json", "bad"), ("labels", "[app")] {
-            let problem = value(name, text, "--x").unwrap_err().message;
+            let problem = parse_value(name, text, "--x").unwrap_err().message;
             assert!(problem.starts_with("--x does not hold JSON: "), "{problem}");
             assert!(problem.contains("line 1 column"), "{problem}");
         }

@@ -6,12 +6,16 @@ use ginnel_api::{Call, Info, Secret, mask};
 use ginnel_client::{Api, Client, ClientOptions};
 
 use crate::error::CliError;
-use crate::output::say;
+use crate::output::print_line;
 
 /// The replacement of the key.
 const MASK: &str = "***";
 
-pub(super) fn print(info: &Info, call: &Call, mut options: ClientOptions) -> Result<(), CliError> {
+pub(super) fn print_curl(
+    info: &Info,
+    call: &Call,
+    mut options: ClientOptions,
+) -> Result<(), CliError> {
     let api = options.api;
     // Nothing is sent: the key is not needed, only its absence would be complained about.
     options.api_key = Some(Secret(MASK.to_owned()));
@@ -24,15 +28,15 @@ pub(super) fn print(info: &Info, call: &Call, mut options: ClientOptions) -> Res
         let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
         mask::arguments(info, &mut body);
         line.push_str(" -H 'Content-Type: application/json' -d ");
-        line.push_str(&quoted(&body.to_string().replace(mask::MASK, MASK)));
+        line.push_str(&quote_shell(&body.to_string().replace(mask::MASK, MASK)));
     }
     line.push(' ');
-    line.push_str(&quoted(&client.settings().origin.url_of(&call.target)));
-    say(&line);
+    line.push_str(&quote_shell(&client.settings().origin.url_of(&call.target)));
+    print_line(&line);
     Ok(())
 }
 
 /// Text that a shell takes as it is.
-fn quoted(text: &str) -> String {
+fn quote_shell(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -12,7 +12,7 @@ use ginnel_client::ClientOptions;
 use super::send::Sender;
 use super::show::{OutputFormat, captured_line};
 use crate::error::CliError;
-use crate::output::{complain, say};
+use crate::output::{eprint_line, print_line};
 
 /// How often the agent is asked.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const MAX_REQUESTS: usize = 500;
 
 /// Prints requests until the agent or the reader goes away.
-pub(super) fn follow(
+pub(super) fn follow_requests(
     arguments: &Map<String, Value>,
     options: ClientOptions,
     format: OutputFormat,
@@ -36,9 +36,9 @@ pub(super) fn follow(
         let call = encode_arguments(&List::INFO, arguments.clone())?;
         let page: Value = sender.send(call)?.decode()?;
         let newest = page["requests"].as_array().map_or(&[][..], Vec::as_slice);
-        let known = newest.iter().any(|it| printed.contains_key(id(it)));
+        let known = newest.iter().any(|it| printed.contains_key(request_id(it)));
         if !is_first && !printed.is_empty() && !known && newest.len() == MAX_REQUESTS {
-            complain("requests come faster than they are printed; some were left out");
+            eprint_line("requests come faster than they are printed; some were left out");
         }
         let skipped = match shown_first.filter(|_| is_first) {
             Some(most) => newest.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX)),
@@ -46,21 +46,21 @@ pub(super) fn follow(
         };
         for (place, request) in newest.iter().rev().enumerate() {
             let has_ended = request["duration"].as_i64().unwrap_or_default() > 0;
-            let is_new = printed.get(id(request)) != Some(&true);
+            let is_new = printed.get(request_id(request)) != Some(&true);
             if has_ended && is_new && place >= skipped {
-                say(&match format {
+                print_line(&match format {
                     OutputFormat::Table => captured_line(request),
                     _ => request.to_string(),
                 });
             }
         }
         let ended = |it: &Value| it["duration"].as_i64().unwrap_or_default() > 0;
-        printed = newest.iter().map(|it| (id(it).to_owned(), ended(it))).collect();
+        printed = newest.iter().map(|it| (request_id(it).to_owned(), ended(it))).collect();
         is_first = false;
         std::thread::sleep(INTERVAL);
     }
 }
 
-fn id(request: &Value) -> &str {
+fn request_id(request: &Value) -> &str {
     request["id"].as_str().unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use ginnel_net::secret_file::read_secret;
 use crate::error::CliError;
 
 /// The key; none where the client shall look into the environment and say what is missing.
-pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {
+pub(super) fn find_key(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {
     if let Some(path) = file {
         let key = read_secret(path);
         let key = key.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
@@ -23,12 +23,12 @@ pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {
     if set || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(None);
     }
-    ask().map(Some)
+    prompt_key().map(Some)
 }
 
 /// Asks for the key, and does not show what is typed.
 #[cfg(unix)]
-fn ask() -> Result<Secret, CliError> {
+fn prompt_key() -> Result<Secret, CliError> {
     use std::io::Write;
     let quiet = EchoOff::new();
     let mut line = String::new();
@@ -43,7 +43,7 @@ fn ask() -> Result<Secret, CliError> {
 }
 
 #[cfg(not(unix))]
-fn ask() -> Result<Secret, CliError> {
+fn prompt_key() -> Result<Secret, CliError> {
     Err(CliError::usage("no API key: set GINNEL_API_KEY or pass --api-key-file"))
 }
 

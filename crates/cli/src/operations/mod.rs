@@ -60,7 +60,7 @@ Examples:
   ginnel local requests replay ID";
 
 /// `ginnel api`.
-pub(super) fn api() -> Command {
+pub(super) fn api_command() -> Command {
     let file = Arg::new(KEY_FILE)
         .long("api-key-file")
         .value_name("FILE")
@@ -71,13 +71,13 @@ pub(super) fn api() -> Command {
         .about("Call the management API")
         .after_help(API_HELP)
         .subcommand_required(true)
-        .args(common("GINNEL_BASE_URL"))
+        .args(common_arguments("GINNEL_BASE_URL"))
         .arg(file.global(true))
-        .subcommands(tree::commands("ginnel api", &remote_resources()))
+        .subcommands(tree::resource_commands("ginnel api", &remote_resources()))
 }
 
 /// `ginnel reload`.
-pub(super) fn reload() -> Command {
+pub(super) fn reload_command() -> Command {
     let file = Arg::new(KEY_FILE).long("api-key-file").value_name("FILE");
     Command::new("reload")
         .about("Reload the configuration and the certificate of a service")
@@ -85,12 +85,12 @@ pub(super) fn reload() -> Command {
             "The key must be that of an admin; it is taken from --api-key-file, from GINNEL_API_KEY,\n\
              or asked for. SIGHUP does the same without a key, and opens log files again.",
         )
-        .args(common("GINNEL_BASE_URL"))
+        .args(common_arguments("GINNEL_BASE_URL"))
         .arg(file.value_parser(value_parser!(PathBuf)).help("File that holds the key"))
 }
 
 /// `ginnel cluster`.
-pub(super) fn cluster() -> Command {
+pub(super) fn cluster_command() -> Command {
     let file = Arg::new(KEY_FILE).long("api-key-file").value_name("FILE");
     let json = Arg::new(JSON).long("json").action(ArgAction::SetTrue);
     let status = Command::new("status")
@@ -99,7 +99,7 @@ pub(super) fn cluster() -> Command {
             "Any node can be asked. A node is lapsed if the one that responds has not seen it for\n\
              15 seconds; other nodes take over its agents then.",
         )
-        .args(common("GINNEL_BASE_URL"))
+        .args(common_arguments("GINNEL_BASE_URL"))
         .arg(file.value_parser(value_parser!(PathBuf)).help("File that holds the key"))
         .arg(json.conflicts_with(OUTPUT_ARG).help("The same as --output json"));
     Command::new("cluster")
@@ -109,28 +109,28 @@ pub(super) fn cluster() -> Command {
 }
 
 /// `ginnel local`.
-pub(super) fn local() -> Command {
+pub(super) fn local_command() -> Command {
     Command::new("local")
         .about("Call the local API of a running agent")
         .after_help(LOCAL_HELP)
         .subcommand_required(true)
-        .args(common("GINNEL_AGENT_URL"))
-        .subcommands(tree::commands("ginnel local", &local_resources()))
+        .args(common_arguments("GINNEL_AGENT_URL"))
+        .subcommands(tree::resource_commands("ginnel local", &local_resources()))
 }
 
 /// Runs `ginnel api`.
 pub(super) fn run_api(matches: &ArgMatches) -> Result<(), CliError> {
-    run(Api::Remote, &remote_resources(), matches)
+    run_operation(Api::Remote, &remote_resources(), matches)
 }
 
 /// Runs `api` of a program that prints responses as they are, with a key that is known.
 pub(super) fn run_api_as_wire(matches: &ArgMatches, key: Option<Secret>) -> Result<(), CliError> {
-    let Some((info, matches)) = tree::chosen(&remote_resources(), matches) else {
+    let Some((info, matches)) = tree::find_operation(&remote_resources(), matches) else {
         return Err(CliError::usage("no operation given; try `--help`"));
     };
-    let call = encode_arguments(info, arguments::read(info, matches)?)?;
-    let options = ClientOptions { api_key: key, ..options(Api::Remote, matches) };
-    send::perform(info, call, options, show::OutputFormat::Wire, None)
+    let call = encode_arguments(info, arguments::read_arguments(info, matches)?)?;
+    let options = ClientOptions { api_key: key, ..client_options(Api::Remote, matches) };
+    send::perform_call(info, call, options, show::OutputFormat::Wire, None)
 }
 
 /// Runs `ginnel reload`.
@@ -145,14 +145,14 @@ pub(super) fn run_cluster(matches: &ArgMatches) -> Result<(), CliError> {
     };
     let format = match matches.get_flag(JSON) {
         true => show::OutputFormat::Json,
-        false => show::OutputFormat::of(matches.get_one::<String>(OUTPUT_ARG)),
+        false => show::OutputFormat::from_name(matches.get_one::<String>(OUTPUT_ARG)),
     };
     call_with(Api::Remote, &remote::nodes::List::INFO, Map::new(), (matches, format))
 }
 
 /// Runs `ginnel local`.
 pub(super) fn run_local(matches: &ArgMatches) -> Result<(), CliError> {
-    run(Api::Agent, &local_resources(), matches)
+    run_operation(Api::Agent, &local_resources(), matches)
 }
 
 fn remote_resources() -> Vec<&'static Resource> {
@@ -163,16 +163,20 @@ fn local_resources() -> Vec<&'static Resource> {
     local::resources().collect()
 }
 
-fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Result<(), CliError> {
-    let Some((info, matches)) = tree::chosen(resources, matches) else {
+fn run_operation(
+    api: Api,
+    resources: &[&'static Resource],
+    matches: &ArgMatches,
+) -> Result<(), CliError> {
+    let Some((info, matches)) = tree::find_operation(resources, matches) else {
         return Err(CliError::usage("no operation given; try `--help`"));
     };
     call(api, info, matches)
 }
 
 fn call(api: Api, info: &'static Info, matches: &ArgMatches) -> Result<(), CliError> {
-    let format = show::OutputFormat::of(matches.get_one::<String>(OUTPUT_ARG));
-    call_with(api, info, arguments::read(info, matches)?, (matches, format))
+    let format = show::OutputFormat::from_name(matches.get_one::<String>(OUTPUT_ARG));
+    call_with(api, info, arguments::read_arguments(info, matches)?, (matches, format))
 }
 
 fn call_with(
@@ -182,22 +186,22 @@ fn call_with(
     (matches, format): (&ArgMatches, show::OutputFormat),
 ) -> Result<(), CliError> {
     if matches.try_get_one::<bool>(FOLLOW_ARG).ok().flatten() == Some(&true) {
-        return follow::follow(&arguments, options(api, matches), format);
+        return follow::follow_requests(&arguments, client_options(api, matches), format);
     }
     let call = encode_arguments(info, arguments)?;
-    let mut options = options(api, matches);
+    let mut options = client_options(api, matches);
     if matches.get_flag(CURL_ARG) {
-        return curl::print(info, &call, options);
+        return curl::print_curl(info, &call, options);
     }
     if api == Api::Remote {
-        options.api_key = key::find(matches.get_one(KEY_FILE))?;
+        options.api_key = key::find_key(matches.get_one(KEY_FILE))?;
     }
     // Only lists have this option.
     let max = matches.try_get_one::<usize>(MAX).ok().flatten();
-    send::perform(info, call, options, format, max.copied())
+    send::perform_call(info, call, options, format, max.copied())
 }
 
-fn options(api: Api, matches: &ArgMatches) -> ClientOptions {
+fn client_options(api: Api, matches: &ArgMatches) -> ClientOptions {
     ClientOptions {
         api,
         base_url: matches.get_one(BASE_URL).cloned(),
@@ -218,7 +222,7 @@ pub(super) fn remote_client(
     Ok(Client::new(ClientOptions {
         api: Api::Remote,
         base_url: Some(base_url),
-        api_key: key::find(matches.get_one(KEY_FILE))?,
+        api_key: key::find_key(matches.get_one(KEY_FILE))?,
         timeout: Some(options.timeout.unwrap_or(timeout)),
         deadline: Some(Duration::ZERO),
         ..options
@@ -227,8 +231,8 @@ pub(super) fn remote_client(
 
 /// The options of a command that calls the management API in a way of its own.
 pub(super) fn remote_connection(timeout: &'static str) -> impl Iterator<Item = Arg> {
-    let file = option(KEY_FILE, "FILE").value_parser(value_parser!(PathBuf));
-    [file.help("File that holds the key")].into_iter().chain(connection(timeout))
+    let file = option_argument(KEY_FILE, "FILE").value_parser(value_parser!(PathBuf));
+    [file.help("File that holds the key")].into_iter().chain(connection_arguments(timeout))
 }
 
 /// What the options of [`connection`] say.
@@ -253,67 +257,67 @@ fn client_cert(matches: &ArgMatches) -> Option<ClientCert> {
 /// Where the help lists the options of every operation, after those of the operation itself.
 const OPTIONS_HEADING: &str = "Options of every call";
 
-fn option(id: &'static str, value: &'static str) -> Arg {
+fn option_argument(id: &'static str, value: &'static str) -> Arg {
     Arg::new(id).long(id.trim_start_matches(':')).value_name(value)
 }
 
-fn flag(id: &'static str) -> Arg {
+fn flag_argument(id: &'static str) -> Arg {
     Arg::new(id).long(id.trim_start_matches(':')).action(ArgAction::SetTrue)
 }
 
 /// The options of every operation.
-fn common(variable: &'static str) -> Vec<Arg> {
+fn common_arguments(variable: &'static str) -> Vec<Arg> {
     let of_calls = [
-        option(OUTPUT_ARG, "FORMAT")
+        option_argument(OUTPUT_ARG, "FORMAT")
             .short('o')
             .value_parser(["table", "json", "jsonl", "csv"])
             .default_value("table")
             .help("Output format"),
-        flag(CURL_ARG)
+        flag_argument(CURL_ARG)
             .help("Print the request as a curl command, secrets masked, and send nothing"),
-        option(BASE_URL, "URL").help(format!("URL of the API; default: {variable}")),
-        option(DEADLINE, "SECONDS")
+        option_argument(BASE_URL, "URL").help(format!("URL of the API; default: {variable}")),
+        option_argument(DEADLINE, "SECONDS")
             .value_parser(value_parser!(u64))
             .help("Maximum duration of a call with its retries and pauses")
             .rare(),
-        option(RETRIES, "N")
+        option_argument(RETRIES, "N")
             .value_parser(value_parser!(u32))
             .help("Maximum number of retries of a failed attempt")
             .rare(),
     ];
-    let timeout = connection("Maximum duration of one attempt");
+    let timeout = connection_arguments("Maximum duration of one attempt");
     let all = of_calls.into_iter().chain(timeout);
     all.map(|arg| arg.global(true).help_heading(OPTIONS_HEADING)).collect()
 }
 
 /// The options of every connection to an API.
-fn connection(timeout: &'static str) -> impl Iterator<Item = Arg> {
+fn connection_arguments(timeout: &'static str) -> impl Iterator<Item = Arg> {
     let options = [
-        option(TIMEOUT, "SECONDS").value_parser(value_parser!(u64)).help(timeout),
-        option(CA_BUNDLE, "FILE").value_parser(value_parser!(PathBuf)).help(
+        option_argument(TIMEOUT, "SECONDS").value_parser(value_parser!(u64)).help(timeout),
+        option_argument(CA_BUNDLE, "FILE").value_parser(value_parser!(PathBuf)).help(
             "PEM file of certificates to trust instead of the system's; default: GINNEL_CA_BUNDLE",
         ),
-        option(CLIENT_CERT, "FILE")
+        option_argument(CLIENT_CERT, "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("PEM file with a client certificate; default: GINNEL_CLIENT_CERT"),
-        option(CLIENT_KEY, "FILE")
+        option_argument(CLIENT_KEY, "FILE")
             .value_parser(value_parser!(PathBuf))
             .requires(CLIENT_CERT)
             .help("Private key of the client certificate, if it is in a file of its own"),
-        option(PROXY, "URL").help("Proxy to use, instead of one from the environment"),
-        flag(ALLOW_HTTP).help("Allow the key to be sent unencrypted to another machine"),
+        option_argument(PROXY, "URL").help("Proxy to use, instead of one from the environment"),
+        flag_argument(ALLOW_HTTP).help("Allow the key to be sent unencrypted to another machine"),
     ];
     options.into_iter().map(HelpRank::rare)
 }
 
 /// The name of something of the table in the shell's way.
-fn dashed(name: &str) -> String {
+fn to_kebab_case(name: &str) -> String {
     name.trim_end_matches('_').replace('_', "-").to_lowercase()
 }
 
 /// The words that name an operation on the command line, after `ginnel api`.
-fn words(info: &Info) -> Vec<String> {
-    info.resource.split('.').chain([info.name]).map(dashed).collect()
+fn command_words(info: &Info) -> Vec<String> {
+    info.resource.split('.').chain([info.name]).map(to_kebab_case).collect()
 }
 
 #[cfg(test)]
@@ -322,11 +326,12 @@ mod tests {
 
     #[test]
     fn every_operation_has_a_command() {
-        for (mut command, resources) in [(api(), remote_resources()), (local(), local_resources())]
+        for (mut command, resources) in
+            [(api_command(), remote_resources()), (local_command(), local_resources())]
         {
             command.build();
             for info in resources.iter().flat_map(|resource| resource.operations) {
-                let found = words(info).iter().try_fold(&command, |at, word| {
+                let found = command_words(info).iter().try_fold(&command, |at, word| {
                     at.get_subcommands().find(|inner| inner.get_name() == word)
                 });
                 let arguments = found.into_iter().flat_map(Command::get_arguments);

@@ -13,9 +13,9 @@ use ginnel_client::{
 use super::show::{self, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::logging::LEVEL_VARIABLE;
-use crate::output::{complain, say};
+use crate::output::{eprint_line, print_line};
 
-pub(super) fn perform(
+pub(super) fn perform_call(
     info: &'static Info,
     call: Call,
     options: ClientOptions,
@@ -27,12 +27,12 @@ pub(super) fn perform(
         Output::Nothing => sender.send(call).map(drop),
         Output::One(shape) => {
             let object: Value = sender.send(call)?.decode()?;
-            say(&show::result(info, shape, &object, format));
+            print_line(&show::format_result(info, shape, &object, format));
             Ok(())
         }
         Output::Page { .. } if format == OutputFormat::Wire => {
             let page: Value = sender.send(call)?.decode()?;
-            say(&show::pretty(&page));
+            print_line(&show::pretty_json(&page));
             Ok(())
         }
         Output::Page { field, item } => {
@@ -48,12 +48,12 @@ pub(super) fn perform(
                         format!("the response has no {field}"),
                     ));
                 };
-                if listing.add(items, max) {
+                if listing.add_items(items, max) {
                     break;
                 }
-                next = following(&sender.client, (&page, &target), &mut seen)?;
+                next = next_page_call(&sender.client, (&page, &target), &mut seen)?;
             }
-            listing.finish();
+            listing.print_items();
             Ok(())
         }
     }
@@ -70,7 +70,7 @@ type EventPrinter = Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>;
 
 impl Sender {
     pub fn new(info: &'static Info, options: ClientOptions) -> Result<Self, CliError> {
-        Ok(Self { client: Client::new(options)?, printer: printer(info) })
+        Ok(Self { client: Client::new(options)?, printer: event_printer(info) })
     }
 
     pub fn send(&mut self, call: Call) -> Result<ApiResponse, CliError> {
@@ -78,13 +78,13 @@ impl Sender {
         let observer = observer.map(|on_event| Observer { filter: EventFilter::All, on_event });
         let answer = self.client.send_blocking(call, observer, || false)?;
         let answer = answer.ok_or_else(|| CliError::new(Exit::Failed, "interrupted"))?;
-        Ok(answer.accept()?)
+        Ok(answer.error_for_status()?)
     }
 }
 
 /// The request for the next page; none after the last. Its address may be relative to the target
 /// of the page.
-fn following(
+fn next_page_call(
     client: &Client,
     (page, target): (&Value, &str),
     seen: &mut BTreeSet<String>,
@@ -99,7 +99,7 @@ fn following(
 }
 
 /// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
-fn printer(info: &'static Info) -> Option<EventPrinter> {
+fn event_printer(info: &'static Info) -> Option<EventPrinter> {
     let level = std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase();
     if !matches!(level.as_str(), "trace" | "debug" | "info" | "warn" | "warning") {
         return None;
@@ -110,13 +110,13 @@ fn printer(info: &'static Info) -> Option<EventPrinter> {
         let attempt = event.attempt;
         match event.kind {
             CallEventKind::Answered { status, elapsed, .. } if is_detailed => {
-                complain(&format!("{call}: {status} in {elapsed:.1?}, attempt {attempt}"));
+                eprint_line(&format!("{call}: {status} in {elapsed:.1?}, attempt {attempt}"));
             }
             CallEventKind::Failed { problem, elapsed } if is_detailed => {
-                complain(&format!("{call}: {problem}, after {elapsed:.1?}, attempt {attempt}"));
+                eprint_line(&format!("{call}: {problem}, after {elapsed:.1?}, attempt {attempt}"));
             }
             CallEventKind::Repeats { pause, .. } => {
-                complain(&format!("{call}: attempt {attempt} failed, retrying in {pause:.1?}"));
+                eprint_line(&format!("{call}: attempt {attempt} failed, retrying in {pause:.1?}"));
             }
             _ => {}
         }

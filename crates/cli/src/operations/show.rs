@@ -9,7 +9,7 @@ use serde_json::Value;
 use ginnel_api::{Info, Kind, Shape, mask};
 
 use crate::marks::RequestMarks;
-use crate::output::say;
+use crate::output::print_line;
 
 /// How answers are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) enum OutputFormat {
 const MAX_COLUMN_CHARS: usize = 40;
 
 impl OutputFormat {
-    pub(super) fn of(name: Option<&String>) -> Self {
+    pub(super) fn from_name(name: Option<&String>) -> Self {
         match name.map(String::as_str) {
             Some("json") => Self::Json,
             Some("jsonl") => Self::Jsonl,
@@ -39,7 +39,7 @@ impl OutputFormat {
 /// A value as tables show it: what an agent has captured, without the secrets of those who sent it.
 ///
 /// The other formats are exact, because programs read them.
-fn masked(shape: &Shape, object: &Value) -> Value {
+fn mask_object(shape: &Shape, object: &Value) -> Value {
     let mut shown = object.clone();
     mask::record(shape, &mut shown);
     mask_record(shape, &mut shown);
@@ -86,7 +86,7 @@ fn mask_rules(request: &mut Value) {
 /// A captured request in one line, without secrets: when, what, how it ended, how long it took, its marks.
 pub(super) fn captured_line(request: &Value) -> String {
     let target = mask::target(request["request"]["uri"].as_str().unwrap_or_default()).into_owned();
-    let text = |value: &Value| cell(value);
+    let text = |value: &Value| format_cell(value);
     let milliseconds = request["duration"].as_f64().unwrap_or_default() / 1e6;
     let status = match &request["response"]["status_code"] {
         Value::Null => "-".to_owned(),
@@ -103,14 +103,14 @@ pub(super) fn captured_line(request: &Value) -> String {
         replay: has("replay_of"),
         failed: has("error") || request["grpc_status"].as_i64().is_some_and(|status| status != 0),
     };
-    let note = request["note"].as_str().map(|note| format!(" note: {}", cell(&note.into())));
+    let note = request["note"].as_str().map(|note| format!(" note: {}", format_cell(&note.into())));
     let line = format!(
         "{}  {:7} {:3} {:>9}  {}",
         text(&request["start"]),
         text(&request["request"]["method"]),
         status,
         format!("{milliseconds:.1} ms"),
-        cell(&target.into()),
+        format_cell(&target.into()),
     );
     format!("{line}{}{}", marks.suffix(), note.unwrap_or_default())
 }
@@ -129,7 +129,7 @@ fn mask_stream_message(message: &mut Value) {
         *data = match decoded {
             Some(text) if text.trim_start().starts_with(['{', '[']) => mask::json(&text),
             Some(text) => mask::text(&text).into_owned(),
-            None => bytes(data),
+            None => describe_bytes(data),
         };
     }
 }
@@ -150,27 +150,32 @@ fn mask_message(message: &mut Value) {
 }
 
 /// The result of an operation; a secret that it issues is shown.
-pub(super) fn result(info: &Info, shape: &Shape, object: &Value, format: OutputFormat) -> String {
+pub(super) fn format_result(
+    info: &Info,
+    shape: &Shape,
+    object: &Value,
+    format: OutputFormat,
+) -> String {
     match format {
         OutputFormat::Table if info.issues_secret => {
             let mut rows = Vec::new();
-            unfold(shape, object, "", &mut rows);
-            aligned(&rows, false)
+            flatten_fields(shape, object, "", &mut rows);
+            align_columns(&rows, false)
         }
-        format => one(shape, object, format),
+        format => format_object(shape, object, format),
     }
 }
 
 /// One object.
-fn one(shape: &Shape, object: &Value, format: OutputFormat) -> String {
+fn format_object(shape: &Shape, object: &Value, format: OutputFormat) -> String {
     match format {
-        OutputFormat::Json | OutputFormat::Wire => pretty(object),
+        OutputFormat::Json | OutputFormat::Wire => pretty_json(object),
         OutputFormat::Jsonl => object.to_string(),
-        OutputFormat::Csv => csv(shape, std::slice::from_ref(object)),
+        OutputFormat::Csv => format_csv(shape, std::slice::from_ref(object)),
         OutputFormat::Table => {
             let mut rows = Vec::new();
-            unfold(shape, &masked(shape, object), "", &mut rows);
-            aligned(&rows, false)
+            flatten_fields(shape, &mask_object(shape, object), "", &mut rows);
+            align_columns(&rows, false)
         }
     }
 }
@@ -189,7 +194,7 @@ impl ListPrinter {
     }
 
     /// Takes the items of a page; true when there are as many as were wanted.
-    pub(super) fn add(&mut self, items: Vec<Value>, max: Option<usize>) -> bool {
+    pub(super) fn add_items(&mut self, items: Vec<Value>, max: Option<usize>) -> bool {
         for item in items {
             if max.is_some_and(|max| self.count >= max) {
                 return true;
@@ -197,7 +202,7 @@ impl ListPrinter {
             self.count += 1;
             // A line is complete in itself: whoever reads need not wait for the last page.
             if self.format == OutputFormat::Jsonl {
-                say(&item.to_string());
+                print_line(&item.to_string());
             } else {
                 self.items.push(item);
             }
@@ -205,67 +210,70 @@ impl ListPrinter {
         max.is_some_and(|max| self.count >= max)
     }
 
-    pub(super) fn finish(self) {
+    pub(super) fn print_items(self) {
         match self.format {
             OutputFormat::Jsonl => {}
             OutputFormat::Json | OutputFormat::Wire => {
-                say(&pretty(&Value::Array(self.items)));
+                print_line(&pretty_json(&Value::Array(self.items)));
             }
-            OutputFormat::Csv => say(&csv(self.shape, &self.items)),
-            OutputFormat::Table => say(&table(self.shape, &self.items)),
+            OutputFormat::Csv => print_line(&format_csv(self.shape, &self.items)),
+            OutputFormat::Table => print_line(&format_table(self.shape, &self.items)),
         }
     }
 }
 
-pub(super) fn pretty(value: &Value) -> String {
+pub(super) fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
 /// The fields of an object that have a value, with those of what is inside under dotted names. What
 /// this version does not know comes last.
-fn unfold(shape: &Shape, object: &Value, above: &str, rows: &mut Vec<Vec<String>>) {
+fn flatten_fields(shape: &Shape, object: &Value, above: &str, rows: &mut Vec<Vec<String>>) {
     for field in shape.fields {
         let (name, value) = (format!("{above}{}", field.name), &object[field.name]);
         match (&field.kind, value) {
             (_, Value::Null) => {}
             (Kind::Record(inner), Value::Object(_)) => {
-                unfold(inner, value, &format!("{name}."), rows);
+                flatten_fields(inner, value, &format!("{name}."), rows);
             }
-            (Kind::Bytes, Value::String(text)) => rows.push(vec![name, bytes(text)]),
-            _ => rows.push(vec![name, cell(value)]),
+            (Kind::Bytes, Value::String(text)) => rows.push(vec![name, describe_bytes(text)]),
+            _ => rows.push(vec![name, format_cell(value)]),
         }
     }
     let known = |name: &str| shape.fields.iter().any(|field| field.name == name);
     for (name, value) in object.as_object().into_iter().flatten() {
         if !known(name) && !value.is_null() {
-            rows.push(vec![format!("{above}{name}"), cell(value)]);
+            rows.push(vec![format!("{above}{name}"), format_cell(value)]);
         }
     }
 }
 
 /// Bytes in base64 by their number: nobody reads them in a table.
-fn bytes(text: &str) -> String {
+fn describe_bytes(text: &str) -> String {
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     format!("{} bytes", (text.len() / 4 * 3).saturating_sub(padding))
 }
 
 /// A row for each item; columns that are empty everywhere are left out, and so is the address.
-fn table(shape: &'static Shape, items: &[Value]) -> String {
-    let items = items.iter().map(|item| masked(shape, item)).collect::<Vec<_>>();
-    let filled = |path: &Vec<&str>| items.iter().any(|item| !at(item, path).is_null());
-    let columns: Vec<_> = columns(shape).into_iter().filter(filled).collect();
+fn format_table(shape: &'static Shape, items: &[Value]) -> String {
+    let items = items.iter().map(|item| mask_object(shape, item)).collect::<Vec<_>>();
+    let filled = |path: &Vec<&str>| items.iter().any(|item| !value_at(item, path).is_null());
+    let columns: Vec<_> = table_columns(shape).into_iter().filter(filled).collect();
     if columns.is_empty() {
         return "no items".to_owned();
     }
     let head = columns.iter().map(|path| path.join(".").to_uppercase()).collect();
-    let rows = items
-        .iter()
-        .map(|item| columns.iter().map(|path| shortened(cell(at(item, path)))).collect::<Vec<_>>());
-    aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>(), true)
+    let rows = items.iter().map(|item| {
+        columns
+            .iter()
+            .map(|path| truncate_cell(format_cell(value_at(item, path))))
+            .collect::<Vec<_>>()
+    });
+    align_columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>(), true)
 }
 
 /// What a list shows: the fields, and the plain ones of what is inside.
-fn columns(shape: &'static Shape) -> Vec<Vec<&'static str>> {
+fn table_columns(shape: &'static Shape) -> Vec<Vec<&'static str>> {
     let mut columns = Vec::new();
     for field in shape.fields.iter().filter(|field| field.name != "uri") {
         match &field.kind {
@@ -288,12 +296,12 @@ fn is_short(kind: &Kind) -> bool {
 }
 
 /// What is inside an object, by the names on the way.
-fn at<'v>(object: &'v Value, path: &[&str]) -> &'v Value {
+fn value_at<'v>(object: &'v Value, path: &[&str]) -> &'v Value {
     path.iter().fold(object, |value, name| &value[*name])
 }
 
 /// Columns as wide as their widest cell.
-fn aligned(rows: &[Vec<String>], headed: bool) -> String {
+fn align_columns(rows: &[Vec<String>], headed: bool) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
@@ -312,7 +320,7 @@ fn is_colourful() -> bool {
 }
 
 /// A value in one line. Characters that would command a terminal are written out.
-fn cell(value: &Value) -> String {
+fn format_cell(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -325,7 +333,7 @@ fn cell(value: &Value) -> String {
     shown.collect()
 }
 
-fn shortened(text: String) -> String {
+fn truncate_cell(text: String) -> String {
     if text.chars().count() <= MAX_COLUMN_CHARS {
         return text;
     }
@@ -333,20 +341,20 @@ fn shortened(text: String) -> String {
 }
 
 /// RFC 4180, with a column for each field of the shape.
-fn csv(shape: &Shape, items: &[Value]) -> String {
+fn format_csv(shape: &Shape, items: &[Value]) -> String {
     let head = shape.fields.iter().map(|field| field.name.to_owned()).collect::<Vec<_>>().join(",");
     let rows = items.iter().map(|item| {
         let cells = shape.fields.iter().map(|field| match &item[field.name] {
             Value::Null => String::new(),
-            Value::String(text) => escaped(text),
-            other => escaped(&other.to_string()),
+            Value::String(text) => escape_csv(text),
+            other => escape_csv(&other.to_string()),
         });
         cells.collect::<Vec<_>>().join(",")
     });
     std::iter::once(head).chain(rows).collect::<Vec<_>>().join("\r\n")
 }
 
-fn escaped(text: &str) -> String {
+fn escape_csv(text: &str) -> String {
     if text.contains(['"', ',', '\r', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -403,10 +411,10 @@ mod tests {
         let said = [&b"{\"password\": \"swordfish\"}"[..], b"\xffswordfish"].map(said);
 
         let shown = [
-            one(listed::<local::held_requests::List>(), &held, OutputFormat::Table),
-            table(listed::<local::held_requests::List>(), &[held]),
-            one(listed::<local::requests::List>(), &captured, OutputFormat::Table),
-            table(listed::<local::requests::Messages>(), &said),
+            format_object(listed::<local::held_requests::List>(), &held, OutputFormat::Table),
+            format_table(listed::<local::held_requests::List>(), &[held]),
+            format_object(listed::<local::requests::List>(), &captured, OutputFormat::Table),
+            format_table(listed::<local::requests::Messages>(), &said),
         ];
 
         for text in &shown {
@@ -444,8 +452,8 @@ mod tests {
             };
             let object = record(shape, "swordfish");
 
-            let shown = result(info, shape, &object, OutputFormat::Table);
-            let listed = table(shape, std::slice::from_ref(&object));
+            let shown = format_result(info, shape, &object, OutputFormat::Table);
+            let listed = format_table(shape, std::slice::from_ref(&object));
 
             assert!(!listed.contains("swordfish"), "{} {}: {listed}", info.resource, info.name);
             match info.issues_secret {

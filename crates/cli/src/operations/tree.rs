@@ -4,24 +4,24 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use ginnel_api::documentation::summary;
+use ginnel_api::documentation::first_sentence;
 use ginnel_api::local::requests::List;
 use ginnel_api::local::tunnels;
 use ginnel_api::{Field, Info, Kind, Operation, Output, ParameterLocation, Resource};
 
-use super::{FILE_ARG, FOLLOW_ARG, MAX, dashed, words};
+use super::{FILE_ARG, FOLLOW_ARG, MAX, command_words, to_kebab_case};
 use crate::help::{self, HelpRank};
 
 /// How many parameters an operation may have whose help lists all of them.
 const MAX_USUAL_OPTIONS: usize = 15;
 
 /// The commands of these resources, nested as their names are.
-pub(super) fn commands(program: &str, resources: &[&'static Resource]) -> Vec<Command> {
-    below(program, "", resources)
+pub(super) fn resource_commands(program: &str, resources: &[&'static Resource]) -> Vec<Command> {
+    commands_below(program, "", resources)
 }
 
 /// The operation that was asked for, with its arguments.
-pub(super) fn chosen<'m>(
+pub(super) fn find_operation<'m>(
     resources: &[&'static Resource],
     matches: &'m ArgMatches,
 ) -> Option<(&'static Info, &'m ArgMatches)> {
@@ -31,51 +31,52 @@ pub(super) fn chosen<'m>(
         inner = below;
     }
     let mut operations = resources.iter().flat_map(|resource| resource.operations);
-    Some((operations.find(|info| words(info) == asked)?, inner))
+    Some((operations.find(|info| command_words(info) == asked)?, inner))
 }
 
 /// The resources whose names begin with `prefix`, by the next word of their names.
-fn below(program: &str, prefix: &str, resources: &[&'static Resource]) -> Vec<Command> {
+fn commands_below(program: &str, prefix: &str, resources: &[&'static Resource]) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     for resource in resources {
         let Some(rest) = resource.name.strip_prefix(prefix) else { continue };
         let Some(word) = rest.split('.').next().filter(|word| !word.is_empty()) else { continue };
-        if commands.iter().any(|known| known.get_name() == dashed(word)) {
+        if commands.iter().any(|known| known.get_name() == to_kebab_case(word)) {
             continue;
         }
-        commands.push(group(program, &format!("{prefix}{word}"), resources));
+        commands.push(group_command(program, &format!("{prefix}{word}"), resources));
     }
     commands
 }
 
 /// The command of a resource, or of what several resources have in common.
-fn group(program: &str, name: &str, resources: &[&'static Resource]) -> Command {
-    let inner = below(program, &format!("{name}."), resources);
-    let word = dashed(name.rsplit('.').next().unwrap_or(name));
+fn group_command(program: &str, name: &str, resources: &[&'static Resource]) -> Command {
+    let inner = commands_below(program, &format!("{name}."), resources);
+    let word = to_kebab_case(name.rsplit('.').next().unwrap_or(name));
     let command = Command::new(word).subcommand_required(true);
     let Some(resource) = resources.iter().find(|resource| resource.name == name) else {
         let names: Vec<_> = inner.iter().map(|command| command.get_name().to_owned()).collect();
         return command.about(names.join(", ")).subcommands(inner);
     };
-    let operations = resource.operations.iter().map(|info| operation(program, info));
-    command.about(summary(resource.doc)).subcommands(operations).subcommands(inner)
+    let operations = resource.operations.iter().map(|info| operation_command(program, info));
+    command.about(first_sentence(resource.doc)).subcommands(operations).subcommands(inner)
 }
 
-fn operation(program: &str, info: &'static Info) -> Command {
-    let mut command = Command::new(dashed(info.name)).about(summary(info.doc)).after_help(format!(
-        "{} {}\n\n{}",
-        info.method.as_str(),
-        info.path,
-        example(program, info)
-    ));
+fn operation_command(program: &str, info: &'static Info) -> Command {
+    let mut command =
+        Command::new(to_kebab_case(info.name)).about(first_sentence(info.doc)).after_help(format!(
+            "{} {}\n\n{}",
+            info.method.as_str(),
+            info.path,
+            usage_example(program, info)
+        ));
     for (at, name) in info.identifiers().enumerate() {
-        command = command.args(identifier(info, name, at + 1));
+        command = command.args(identifier_arguments(info, name, at + 1));
     }
     let is_option = |field: &&Field| !info.identifiers().any(|name| name == field.name);
     let options: Vec<_> = info.parameters.iter().filter(is_option).collect();
     let has_many = options.len() > MAX_USUAL_OPTIONS;
     command = command.args(options.into_iter().map(|parameter| {
-        let option = flag(info, parameter);
+        let option = parameter_argument(info, parameter);
         if has_many && !is_usual(parameter) { option.rare() } else { option }
     }));
     if info.method.has_body() {
@@ -112,12 +113,14 @@ fn is_followed(info: &Info) -> bool {
 }
 
 /// Returns an identifier as a positional argument, and the option that can replace it.
-fn identifier(info: &Info, name: &'static str, index: usize) -> [Arg; 2] {
-    let long = dashed(name);
+fn identifier_arguments(info: &Info, name: &'static str, index: usize) -> [Arg; 2] {
+    let long = to_kebab_case(name);
     let parameter = info.parameters.iter().find(|parameter| parameter.name == name);
-    let help = parameter.map(|parameter| summary(info.explain(parameter))).unwrap_or_default();
+    let help = parameter
+        .map(|parameter| first_sentence(info.parameter_doc(parameter)))
+        .unwrap_or_default();
     let positional = Arg::new(name).value_name(name.to_uppercase()).index(index);
-    [positional.help(format!("{help}; or pass --{long}")), help::twin(name, long)]
+    [positional.help(format!("{help}; or pass --{long}")), help::twin_option(name, long)]
 }
 
 /// Returns true if the help of an operation with many parameters lists this one.
@@ -126,10 +129,10 @@ fn is_usual(parameter: &Field) -> bool {
 }
 
 /// A parameter as an option. Secrets are read from a file: command lines are for all to see.
-fn flag(info: &Info, parameter: &'static Field) -> Arg {
-    let long = dashed(parameter.name);
+fn parameter_argument(info: &Info, parameter: &'static Field) -> Arg {
+    let long = to_kebab_case(parameter.name);
     let arg = Arg::new(parameter.name).value_name(parameter.name.to_uppercase());
-    let mut help = summary(info.explain(parameter));
+    let mut help = first_sentence(info.parameter_doc(parameter));
     if parameter.required {
         help.push_str(" (required)");
     }
@@ -184,12 +187,13 @@ pub(super) fn is_plain(kind: &Kind) -> bool {
 }
 
 /// A command line that shows how an operation is called.
-fn example(program: &str, info: &Info) -> String {
-    let mut line = format!("Example:\n  {program} {}", words(info).join(" "));
+fn usage_example(program: &str, info: &Info) -> String {
+    let mut line = format!("Example:\n  {program} {}", command_words(info).join(" "));
     for name in info.identifiers() {
         line.push_str(&format!(" {}", name.to_uppercase()));
     }
-    let body = |parameter: &&Field| info.place(parameter.name) == ParameterLocation::Body;
+    let body =
+        |parameter: &&Field| info.parameter_location(parameter.name) == ParameterLocation::Body;
     let shown = |parameter: &&Field| {
         let is_short = is_plain(&parameter.kind) || parameter.kind == Kind::TextOrNumber;
         body(parameter) && is_short
@@ -200,7 +204,7 @@ fn example(program: &str, info: &Info) -> String {
     let options = || info.parameters.iter().filter(is_option).filter(shown);
     let mut flags: Vec<_> = options().filter(|one| one.required || helpful(one.name)).collect();
     if flags.is_empty()
-        && !info.identifiers().any(|name| info.place(name) == ParameterLocation::Body)
+        && !info.identifiers().any(|name| info.parameter_location(name) == ParameterLocation::Body)
     {
         flags.extend(options().next());
     }
@@ -216,7 +220,7 @@ fn example(program: &str, info: &Info) -> String {
             (_, Kind::Number) => "0.5",
             _ => "TEXT",
         };
-        line.push_str(&format!(" --{} {value}", dashed(parameter.name)));
+        line.push_str(&format!(" --{} {value}", to_kebab_case(parameter.name)));
     }
     line
 }
@@ -235,7 +239,7 @@ mod tests {
             for info in resource.operations {
                 let is_start = (info.resource, info.name) == ("tunnels", tunnels::Start::INFO.name);
 
-                let arg = flag(info, &KEY);
+                let arg = parameter_argument(info, &KEY);
 
                 let option = if is_start { "key" } else { "key-file" };
                 assert_eq!(arg.get_long(), Some(option), "{} {}", info.resource, info.name);

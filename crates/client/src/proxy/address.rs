@@ -48,7 +48,7 @@ pub(super) struct ProxyAddress {
 }
 
 impl ProxyScheme {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "http" => Some(Self::Http),
             "https" => Some(Self::Https),
@@ -83,10 +83,10 @@ impl ProxyScheme {
 impl ProxyAddress {
     /// Reads an address that `option` gave. Without a scheme it is that of an HTTP proxy, as for curl.
     pub(super) fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
-        let parsed = parse(address.trim());
+        let parsed = parse_address(address.trim());
         parsed.map_err(|problem| {
             let shown = format!("{:?}", mask::login(address));
-            ConfigError::invalid(option, shown, format!("{problem}; {FORM}"))
+            ConfigError::invalid_value(option, shown, format!("{problem}; {FORM}"))
         })
     }
 }
@@ -97,15 +97,15 @@ impl fmt::Display for ProxyAddress {
     }
 }
 
-fn parse(address: &str) -> Result<ProxyAddress, String> {
+fn parse_address(address: &str) -> Result<ProxyAddress, String> {
     if address.contains(|letter: char| letter.is_control() || letter == '\\') {
         return Err("it may hold no white space, control character or backslash".to_owned());
     }
     let (name, rest) = address.split_once("://").unwrap_or(("http", address));
     // The name of the scheme first: of an unknown one, the rest may be written in any way.
     let name = name.to_ascii_lowercase();
-    let scheme =
-        ProxyScheme::of(&name).ok_or_else(|| format!("the scheme {name} is not supported"))?;
+    let scheme = ProxyScheme::from_name(&name)
+        .ok_or_else(|| format!("the scheme {name} is not supported"))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
     let (login, place) = match authority.rsplit_once('@') {
@@ -118,7 +118,8 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
     }
     let login = login.and_then(decode_login);
     let sizes = login.as_ref().map(|(user, password)| (user.len(), password.len()));
-    if scheme.is_socks() && sizes.is_some_and(|(user, password)| !fits(user, password)) {
+    if scheme.is_socks() && sizes.is_some_and(|(user, password)| !has_valid_lengths(user, password))
+    {
         return Err(
             "SOCKS5 takes a user of 1 to 255 bytes and a password of at most 255".to_owned()
         );
@@ -128,7 +129,7 @@ fn parse(address: &str) -> Result<ProxyAddress, String> {
         host_text: host.unbracketed(),
         host,
         port: port.unwrap_or(scheme.default_port()),
-        authorization: login.as_ref().and_then(basic),
+        authorization: login.as_ref().and_then(basic_authorization),
         login,
     })
 }
@@ -158,7 +159,7 @@ fn parse_place(text: &str) -> Result<(Host, Option<u16>), String> {
     Ok((parse_host(host)?, port))
 }
 
-fn fits(user: usize, password: usize) -> bool {
+fn has_valid_lengths(user: usize, password: usize) -> bool {
     (1..=MAX_LOGIN_BYTES).contains(&user) && password <= MAX_LOGIN_BYTES
 }
 
@@ -180,7 +181,7 @@ fn decode_login(login: &str) -> Option<ProxyLogin> {
 }
 
 /// The credentials as RFC 7617 writes them.
-fn basic((user, password): &ProxyLogin) -> Option<HeaderValue> {
+fn basic_authorization((user, password): &ProxyLogin) -> Option<HeaderValue> {
     let login = [user.as_slice(), b":", password.as_slice()].concat();
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()?;
     value.set_sensitive(true);

@@ -22,29 +22,33 @@ const VERSION: &[u8] = b"HTTP/1.";
 
 /// Asks for a tunnel. What a successful answer says of a body means nothing: the tunnel begins right
 /// behind its head.
-pub(super) fn open(
+pub(super) fn open_tunnel(
     stream: &mut (impl Read + Write),
     target: &TunnelTarget<'_>,
     port: u16,
     authorization: Option<&HeaderValue>,
 ) -> Result<(), ProxyError> {
-    stream.write_all(&request(target, port, authorization))?;
+    stream.write_all(&encode_request(target, port, authorization))?;
     stream.flush()?;
     let mut left = MAX_HEAD_BYTES;
     loop {
-        let head = head(stream, left)?;
+        let head = read_head(stream, left)?;
         left -= head.len();
-        let (status, reason) = status(&head)?;
+        let (status, reason) = parse_status_line(&head)?;
         match status {
             _ if status.is_success() => return Ok(()),
             // Another answer follows, except where the protocol changes, which nobody asked for.
             _ if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS => {}
-            _ => return Err(refused(status, &reason)),
+            _ => return Err(refused_error(status, &reason)),
         }
     }
 }
 
-fn request(target: &TunnelTarget<'_>, port: u16, authorization: Option<&HeaderValue>) -> Vec<u8> {
+fn encode_request(
+    target: &TunnelTarget<'_>,
+    port: u16,
+    authorization: Option<&HeaderValue>,
+) -> Vec<u8> {
     let host = match target {
         TunnelTarget::Name(name) => (*name).to_owned(),
         TunnelTarget::Address(address) if address.is_ipv6() => format!("[{address}]"),
@@ -52,7 +56,7 @@ fn request(target: &TunnelTarget<'_>, port: u16, authorization: Option<&HeaderVa
     };
     let authority = format!("{host}:{port}");
     let mut request = Vec::new();
-    let mut head = HeadWriter::request("CONNECT", &[&authority], &mut request);
+    let mut head = HeadWriter::begin_request("CONNECT", &[&authority], &mut request);
     head.field(HOST, &authority);
     if let Some(value) = authorization {
         head.field(PROXY_AUTHORIZATION, value);
@@ -62,25 +66,25 @@ fn request(target: &TunnelTarget<'_>, port: u16, authorization: Option<&HeaderVa
 }
 
 /// One head, up to its empty line. Byte by byte, since what follows is the origin's.
-fn head(stream: &mut impl Read, max: usize) -> Result<Vec<u8>, ProxyError> {
+fn read_head(stream: &mut impl Read, max: usize) -> Result<Vec<u8>, ProxyError> {
     let mut head = Vec::with_capacity(256);
     while !(head.ends_with(b"\n\r\n") || head.ends_with(b"\n\n")) {
         if head.len() == max {
-            return Err(malformed(format!("its head is longer than {MAX_HEAD_BYTES} bytes")));
+            return Err(malformed_error(format!("its head is longer than {MAX_HEAD_BYTES} bytes")));
         }
         let mut byte = [0];
         stream.read_exact(&mut byte)?;
         head.extend(byte);
         // What is no HTTP may never come to an empty line.
         if !head.iter().zip(VERSION).all(|(byte, expected)| byte == expected) {
-            return Err(malformed(format!("it begins with \"{}\"", head.escape_ascii())));
+            return Err(malformed_error(format!("it begins with \"{}\"", head.escape_ascii())));
         }
     }
     Ok(head)
 }
 
 /// Status and reason phrase of a head.
-fn status(head: &[u8]) -> Result<(StatusCode, String), ProxyError> {
+fn parse_status_line(head: &[u8]) -> Result<(StatusCode, String), ProxyError> {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let parsed = match line.strip_prefix(VERSION) {
@@ -92,13 +96,13 @@ fn status(head: &[u8]) -> Result<(StatusCode, String), ProxyError> {
     };
     let status = parsed.ok_or_else(|| {
         let shown = line.get(..MAX_REASON_CHARS).unwrap_or(line);
-        malformed(format!("its status line is \"{}\"", shown.escape_ascii()))
+        malformed_error(format!("its status line is \"{}\"", shown.escape_ascii()))
     })?;
-    Ok((status, reason(status, line)))
+    Ok((status, reason_phrase(status, line)))
 }
 
 /// The reason phrase of a status line, or the usual one, as a text that can be shown.
-fn reason(status: StatusCode, line: &[u8]) -> String {
+fn reason_phrase(status: StatusCode, line: &[u8]) -> String {
     let own = String::from_utf8_lossy(line.get(VERSION.len() + 6..).unwrap_or_default());
     let own = own.trim().chars().filter(|letter| !letter.is_control()).take(MAX_REASON_CHARS);
     match own.collect::<String>() {
@@ -107,12 +111,12 @@ fn reason(status: StatusCode, line: &[u8]) -> String {
     }
 }
 
-fn refused(status: StatusCode, reason: &str) -> ProxyError {
+fn refused_error(status: StatusCode, reason: &str) -> ProxyError {
     let reason = format!("{} {reason}", status.as_u16()).trim_end().to_owned();
     let is_transient = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
     ProxyError::Refused { reason, is_transient }
 }
 
-fn malformed(problem: String) -> ProxyError {
+fn malformed_error(problem: String) -> ProxyError {
     ProxyError::Malformed { protocol: "HTTP", problem }
 }

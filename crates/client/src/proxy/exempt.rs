@@ -12,11 +12,11 @@ use super::super::base_url::BaseUrl;
 /// Returns true if a list, separated by commas or white space, contains a rule for an origin.
 pub(super) fn is_exempt(origin: &BaseUrl, list: &str) -> bool {
     let mut rules = list.split(|letter: char| letter == ',' || letter.is_whitespace());
-    rules.any(|rule| matches(rule, origin))
+    rules.any(|rule| matches_origin(rule, origin))
 }
 
 /// Returns true if a rule, `[scheme://]host[:port]`, is for an origin.
-fn matches(rule: &str, origin: &BaseUrl) -> bool {
+fn matches_origin(rule: &str, origin: &BaseUrl) -> bool {
     let (scheme, rest) = rule.split_once("://").unwrap_or(("all", rule));
     let expected = if origin.is_tls() { "https" } else { "http" };
     if !scheme.eq_ignore_ascii_case("all") && !scheme.eq_ignore_ascii_case(expected) {
@@ -26,7 +26,7 @@ fn matches(rule: &str, origin: &BaseUrl) -> bool {
         return matches_bracketed(rest, origin);
     }
     // An IPv6 address without brackets has colons, and no port.
-    if is_of_network(rest, origin.address()) {
+    if is_of_network(rest, origin.host_address()) {
         return true;
     }
     let (host, port) = match rest.rsplit_once(':') {
@@ -34,7 +34,7 @@ fn matches(rule: &str, origin: &BaseUrl) -> bool {
         None => (rest, None),
     };
     port.is_none_or(|port| parse_port(port) == Ok(origin.port()))
-        && (is_of_network(host, origin.address()) || is_of_domain(host, origin.address()))
+        && (is_of_network(host, origin.host_address()) || is_of_domain(host, origin.host_address()))
 }
 
 /// Returns true if a rule, `IPv6]`, `IPv6]:port` or `IPv6]/length`, is for an origin.
@@ -45,10 +45,10 @@ fn matches_bracketed(rule: &str, origin: &BaseUrl) -> bool {
     }
     match rest.strip_prefix(':') {
         Some(port) => {
-            parse_port(port) == Ok(origin.port()) && is_of_network(address, origin.address())
+            parse_port(port) == Ok(origin.port()) && is_of_network(address, origin.host_address())
         }
         None if rest.is_empty() || rest.starts_with('/') => {
-            is_of_network(&format!("{address}{rest}"), origin.address())
+            is_of_network(&format!("{address}{rest}"), origin.host_address())
         }
         None => false,
     }

@@ -93,7 +93,7 @@ impl Proxy {
     /// # Errors
     /// When the address is not that of a proxy that can be used; the message names the option or the
     /// variable. An address that cannot be used never means a direct connection.
-    pub(super) fn choose(
+    pub(super) fn from_options(
         options: &ClientOptions,
         origin: &BaseUrl,
     ) -> Result<Option<Self>, ConfigError> {
@@ -103,14 +103,14 @@ impl Proxy {
         if options.ignore_environment || origin.is_loopback() {
             return Ok(None);
         }
-        Self::of_environment(origin, |name| {
+        Self::from_environment(origin, |name| {
             std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
         })
     }
 
     /// The proxy that the environment names; else the system's. As with curl and Python, names in lower
     /// case go first, and an empty variable is none.
-    fn of_environment(
+    fn from_environment(
         origin: &BaseUrl,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, ConfigError> {
@@ -126,12 +126,12 @@ impl Proxy {
         match names.find_map(|name| Some((*name, variable(name)?))) {
             Some(_) if is_exempt(origin, &exempt) => Ok(None),
             Some((name, address)) => Self::parse(name, &address).map(Some),
-            None => Self::of_system(origin),
+            None => Self::from_system(origin),
         }
     }
 
     /// The proxy in the settings of macOS or Windows.
-    fn of_system(origin: &BaseUrl) -> Result<Option<Self>, ConfigError> {
+    fn from_system(origin: &BaseUrl) -> Result<Option<Self>, ConfigError> {
         // Elsewhere there is only the environment, which was looked at.
         if !cfg!(any(target_os = "macos", windows)) {
             return Ok(None);
@@ -165,7 +165,7 @@ impl Proxy {
     }
 
     /// True when requests are sent to the proxy with the whole address in the request line.
-    pub(super) fn wants_absolute_form(&self, origin: &BaseUrl) -> bool {
+    pub(super) fn uses_absolute_form(&self, origin: &BaseUrl) -> bool {
         !self.0.scheme.is_socks() && !origin.is_tls()
     }
 
@@ -186,21 +186,21 @@ impl Proxy {
     ///
     /// # Errors
     /// When the proxy refuses, breaks off, or is none. Errors of the stream come through as they are.
-    pub(super) fn open(
+    pub(super) fn open_tunnel(
         &self,
         stream: &mut (impl Read + Write),
         origin: &BaseUrl,
         address: Option<IpAddr>,
     ) -> Result<(), ProxyError> {
-        if self.wants_absolute_form(origin) {
+        if self.uses_absolute_form(origin) {
             return Ok(());
         }
         let address = address.or_else(|| origin.host().parse().ok());
         let target =
             address.map_or_else(|| TunnelTarget::Name(origin.host()), TunnelTarget::Address);
         match self.0.scheme.is_socks() {
-            true => socks::open(stream, &target, origin.port(), self.0.login.as_ref()),
-            false => connect::open(stream, &target, origin.port(), self.authorization()),
+            true => socks::open_tunnel(stream, &target, origin.port(), self.0.login.as_ref()),
+            false => connect::open_tunnel(stream, &target, origin.port(), self.authorization()),
         }
     }
 }

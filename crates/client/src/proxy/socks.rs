@@ -18,36 +18,37 @@ const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
 /// Logs in and asks for a connection.
-pub(super) fn open(
+pub(super) fn open_tunnel(
     stream: &mut (impl Read + Write),
     target: &TunnelTarget<'_>,
     port: u16,
     login: Option<&ProxyLogin>,
 ) -> Result<(), ProxyError> {
-    let request = request(target, port)?;
+    let request = encode_request(target, port)?;
     match login {
-        Some(_) => send(stream, &[VERSION, 2, NO_LOGIN, LOGIN])?,
-        None => send(stream, &[VERSION, 1, NO_LOGIN])?,
+        Some(_) => send_bytes(stream, &[VERSION, 2, NO_LOGIN, LOGIN])?,
+        None => send_bytes(stream, &[VERSION, 1, NO_LOGIN])?,
     }
-    let [_, method] = receive(stream, &[VERSION])?;
+    let [_, method] = receive_message(stream, &[VERSION])?;
     match (method, login) {
         (NO_LOGIN, _) => {}
         (LOGIN, Some((user, password))) => log_in(stream, user, password)?,
-        (NO_METHOD, _) => return Err(refused("it wants another login", false)),
-        (other, _) => return Err(malformed(format!("it chose the login {other:#04x}"))),
+        (NO_METHOD, _) => return Err(refused_error("it wants another login", false)),
+        (other, _) => return Err(malformed_error(format!("it chose the login {other:#04x}"))),
     }
-    send(stream, &request)?;
-    let [_, reply, _, kind] = receive(stream, &[VERSION])?;
+    send_bytes(stream, &request)?;
+    let [_, reply, _, kind] = receive_message(stream, &[VERSION])?;
     match reply {
         0 => skip_address(stream, kind),
-        code => {
-            Err(refused(&format!("{} (code {code})", meaning(code)), matches!(code, 1 | 3..=6)))
-        }
+        code => Err(refused_error(
+            &format!("{} (code {code})", reply_text(code)),
+            matches!(code, 1 | 3..=6),
+        )),
     }
 }
 
 /// What a reply says (RFC 1928, section 6).
-fn meaning(code: u8) -> &'static str {
+fn reply_text(code: u8) -> &'static str {
     match code {
         1 => "general failure",
         2 => "not allowed by its rules",
@@ -66,17 +67,17 @@ fn log_in(
     user: &[u8],
     password: &[u8],
 ) -> Result<(), ProxyError> {
-    let (user_length, password_length) = (length(user)?, length(password)?);
+    let (user_length, password_length) = (length_byte(user)?, length_byte(password)?);
     let request = [&[LOGIN_VERSION, user_length], user, &[password_length], password].concat();
-    send(stream, &request)?;
+    send_bytes(stream, &request)?;
     // Some proxies answer with the version of the protocol around it.
-    match receive(stream, &[LOGIN_VERSION, VERSION])? {
+    match receive_message(stream, &[LOGIN_VERSION, VERSION])? {
         [_, 0] => Ok(()),
-        _ => Err(refused("it does not accept the user and the password", false)),
+        _ => Err(refused_error("it does not accept the user and the password", false)),
     }
 }
 
-fn request(target: &TunnelTarget<'_>, port: u16) -> Result<Vec<u8>, ProxyError> {
+fn encode_request(target: &TunnelTarget<'_>, port: u16) -> Result<Vec<u8>, ProxyError> {
     let mut request = vec![VERSION, CONNECT, 0];
     match target {
         TunnelTarget::Address(IpAddr::V4(address)) => {
@@ -88,7 +89,7 @@ fn request(target: &TunnelTarget<'_>, port: u16) -> Result<Vec<u8>, ProxyError> 
             request.extend(address.octets());
         }
         TunnelTarget::Name(name) => {
-            request.extend([NAME, length(name.as_bytes())?]);
+            request.extend([NAME, length_byte(name.as_bytes())?]);
             request.extend(name.as_bytes());
         }
     }
@@ -106,18 +107,18 @@ fn skip_address(stream: &mut impl Read, kind: u8) -> Result<(), ProxyError> {
             stream.read_exact(&mut bytes[..1])?;
             usize::from(bytes[0])
         }
-        other => return Err(malformed(format!("its type of address is {other:#04x}"))),
+        other => return Err(malformed_error(format!("its type of address is {other:#04x}"))),
     };
     Ok(stream.read_exact(&mut bytes[..length + 2])?)
 }
 
-fn send(stream: &mut impl Write, bytes: &[u8]) -> Result<(), ProxyError> {
+fn send_bytes(stream: &mut impl Write, bytes: &[u8]) -> Result<(), ProxyError> {
     stream.write_all(bytes)?;
     Ok(stream.flush()?)
 }
 
 /// So many bytes, of which the first is the version: what speaks something else may send fewer.
-fn receive<const LENGTH: usize>(
+fn receive_message<const LENGTH: usize>(
     stream: &mut impl Read,
     versions: &[u8],
 ) -> Result<[u8; LENGTH], ProxyError> {
@@ -125,21 +126,22 @@ fn receive<const LENGTH: usize>(
     let (version, rest) = bytes.split_at_mut(1);
     stream.read_exact(version)?;
     if !versions.contains(&version[0]) {
-        return Err(malformed(format!("its version is {:#04x}", version[0])));
+        return Err(malformed_error(format!("its version is {:#04x}", version[0])));
     }
     stream.read_exact(rest)?;
     Ok(bytes)
 }
 
 /// A length as one byte.
-fn length(bytes: &[u8]) -> Result<u8, ProxyError> {
-    u8::try_from(bytes.len()).map_err(|_| refused("SOCKS5 takes names of at most 255 bytes", false))
+fn length_byte(bytes: &[u8]) -> Result<u8, ProxyError> {
+    u8::try_from(bytes.len())
+        .map_err(|_| refused_error("SOCKS5 takes names of at most 255 bytes", false))
 }
 
-fn refused(reason: &str, is_transient: bool) -> ProxyError {
+fn refused_error(reason: &str, is_transient: bool) -> ProxyError {
     ProxyError::Refused { reason: reason.to_owned(), is_transient }
 }
 
-fn malformed(problem: String) -> ProxyError {
+fn malformed_error(problem: String) -> ProxyError {
     ProxyError::Malformed { protocol: "SOCKS5", problem }
 }

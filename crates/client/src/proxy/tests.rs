@@ -62,7 +62,7 @@ fn open(
     steps: Vec<(usize, Vec<u8>)>,
 ) -> (Result<(), ProxyError>, Vec<u8>) {
     let (mut client, served) = Stub { steps, closes: true }.start();
-    let outcome = proxy(address).open(&mut client, &origin(target), None);
+    let outcome = proxy(address).open_tunnel(&mut client, &origin(target), None);
     drop(client);
     (outcome, served.join().unwrap())
 }
@@ -208,8 +208,8 @@ fn only_http_proxies_see_whole_addresses_and_only_of_origins_without_tls() {
     for (address, absolute) in
         [("http://p", true), ("https://p", true), ("socks5://p", false), ("socks5h://p", false)]
     {
-        assert_eq!(proxy(address).wants_absolute_form(&plain), absolute, "{address}");
-        assert!(!proxy(address).wants_absolute_form(&tls), "{address}");
+        assert_eq!(proxy(address).uses_absolute_form(&plain), absolute, "{address}");
+        assert!(!proxy(address).uses_absolute_form(&tls), "{address}");
     }
     let nothing = open("http://proxy", "http://api.example.test", vec![]);
     assert!(nothing.0.is_ok() && nothing.1.is_empty());
@@ -220,7 +220,7 @@ type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'sta
 
 fn in_environment(target: &str, variables: &[(&str, &str)]) -> Result<Option<String>, ConfigError> {
     let variables: HashMap<_, _> = variables.iter().copied().collect();
-    let chosen = Proxy::of_environment(&origin(target), |name| {
+    let chosen = Proxy::from_environment(&origin(target), |name| {
         variables.get(name).map(|value| (*value).to_owned())
     });
     Ok(chosen?.map(|proxy| proxy.0.to_string()))
@@ -347,8 +347,8 @@ fn this_machine_is_reached_directly_unless_the_user_says_otherwise() {
         ClientOptions { proxy: Some("socks5://a".to_owned()), ..ClientOptions::default() };
     for target in ["http://127.0.0.1:4040", "http://localhost", "http://[::1]"] {
         let origin = origin(target);
-        assert!(Proxy::choose(&ClientOptions::default(), &origin).unwrap().is_none());
-        assert!(Proxy::choose(&options, &origin).unwrap().is_some());
+        assert!(Proxy::from_options(&ClientOptions::default(), &origin).unwrap().is_none());
+        assert!(Proxy::from_options(&options, &origin).unwrap().is_some());
     }
 }
 
@@ -397,7 +397,7 @@ fn nothing_behind_an_answer_is_taken() {
         ("socks5h://proxy", vec![(3, b"\x05\x00".to_vec()), (23, socks)]),
     ] {
         let (mut client, served) = Stub { steps, closes: true }.start();
-        proxy(address).open(&mut client, &origin(ORIGIN), None).unwrap();
+        proxy(address).open_tunnel(&mut client, &origin(ORIGIN), None).unwrap();
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, follows);
@@ -489,7 +489,7 @@ fn a_head_without_an_end_is_given_up() {
 fn what_the_stream_says_comes_through() {
     let (mut client, served) = Stub { steps: vec![], closes: false }.start();
     client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let error = proxy("http://proxy").open(&mut client, &origin(ORIGIN), None).unwrap_err();
+    let error = proxy("http://proxy").open_tunnel(&mut client, &origin(ORIGIN), None).unwrap_err();
     let ProxyError::Io(error) = error else { panic!("{error}") };
     assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
     drop(client);
@@ -534,7 +534,7 @@ fn socks5_resolves_here_and_socks5h_at_the_proxy() {
     let steps = vec![(3, b"\x05\x00".to_vec()), (10, done)];
     let (mut client, served) = Stub { steps, closes: true }.start();
     let address = Some(IpAddr::from([192, 0, 2, 7]));
-    proxy("socks5://proxy").open(&mut client, &local, address).unwrap();
+    proxy("socks5://proxy").open_tunnel(&mut client, &local, address).unwrap();
     drop(client);
     assert!(served.join().unwrap().ends_with(b"\x05\x01\x00\x01\xc0\x00\x02\x07\x01\xbc"));
 }

@@ -38,7 +38,7 @@ pub(super) enum CallStage {
 
 impl ActiveCall {
     /// When it is to be looked at: what pauses now and then, as the client may be closed.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn due_time(&self, now: Instant) -> Option<Instant> {
         match self.stage {
             CallStage::Pausing(until, _) => Some(until.min(now + POLL_INTERVAL)),
             _ => self.limit.map(|limit| limit.time),

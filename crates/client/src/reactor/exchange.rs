@@ -20,32 +20,32 @@ use crate::socket::ClientSocket;
 use crate::{CallUpdate, Cause};
 
 impl Reactor {
-    pub(super) fn exchange(&mut self, number: u64, mut lease: Lease<ClientSocket>) {
+    pub(super) fn start_exchange(&mut self, number: u64, mut lease: Lease<ClientSocket>) {
         let Some(running) = self.calls.get_mut(&number) else { return };
         let Some(connection) = &mut lease.connection else { return };
-        let started = watch(self.number, &self.registry, connection)
+        let started = watch_connection(self.number, &self.registry, connection)
             .map_err(Cause::BrokenUnsent)
-            .and_then(|()| connection.begin(running.attempts.request()));
+            .and_then(|()| connection.begin_exchange(running.attempts.request_bytes()));
         let exchange = match started {
             Ok(exchange) => exchange,
-            Err(cause) => return self.end(number, Err(cause)),
+            Err(cause) => return self.end_attempt(number, Err(cause)),
         };
         self.calls_by_connection.insert(connection.number, number);
         running.stage = CallStage::Exchanging { lease, exchange, is_sending: true };
         if self.is_in_turn {
             self.unsent.push(number);
         } else {
-            self.send(number);
+            self.send_request(number);
         }
     }
 
-    pub(super) fn send(&mut self, number: u64) {
+    pub(super) fn send_request(&mut self, number: u64) {
         let Some(running) = self.calls.get_mut(&number) else { return };
         let CallStage::Exchanging { lease, exchange, is_sending } = &mut running.stage else {
             return;
         };
         let Some(connection) = &mut lease.connection else { return };
-        match connection.send(exchange, running.attempts.request(), false) {
+        match connection.send_request(exchange, running.attempts.request_bytes(), false) {
             Ok(is_sent) => {
                 let interest = match (is_sent, *is_sending) {
                     (true, true) => None,
@@ -53,48 +53,48 @@ impl Reactor {
                 };
                 *is_sending = !is_sent;
                 let fd = connection.socket.as_raw_fd();
-                let token = token(connection.number);
+                let token = connection_token(connection.number);
                 let changed = interest
                     .filter(|_| !is_sent)
                     .map(|interest| self.registry.reregister(&mut SourceFd(&fd), token, interest));
                 if let Some(Err(error)) = changed {
-                    self.end(
+                    self.end_attempt(
                         number,
                         Err(Cause::Broken { place: "while it was sent", source: error }),
                     );
                 }
             }
-            Err(cause) => self.end(number, Err(cause)),
+            Err(cause) => self.end_attempt(number, Err(cause)),
         }
     }
 
     /// Receives what there is of an answer; false when nothing has come of it.
-    pub(super) fn receive(&mut self, number: u64) -> bool {
+    pub(super) fn receive_response(&mut self, number: u64) -> bool {
         let Some(running) = self.calls.get_mut(&number) else { return false };
         let CallStage::Exchanging { lease, exchange, .. } = &mut running.stage else {
             return false;
         };
         let Some(connection) = &mut lease.connection else { return false };
-        match connection.receive(exchange, &mut self.buffer, &mut self.budget_bytes) {
+        match connection.receive_response(exchange, &mut self.buffer, &mut self.budget_bytes) {
             Ok(ReceiveOutcome::Pending) => return false,
             Ok(ReceiveOutcome::More) => self.unfinished.push(number),
-            Ok(ReceiveOutcome::Complete(response)) => self.end(number, Ok(response)),
-            Err(cause) => self.end(number, Err(cause)),
+            Ok(ReceiveOutcome::Complete(response)) => self.end_attempt(number, Ok(response)),
+            Err(cause) => self.end_attempt(number, Err(cause)),
         }
         true
     }
 
     pub(super) fn receive_only(&mut self) -> bool {
         let Some(number) = self.calls_by_connection.values().next().copied() else { return false };
-        self.receive(number)
+        self.receive_response(number)
     }
 
     /// Ends the attempt of a call.
-    pub(super) fn end(&mut self, number: u64, outcome: Result<Response, Cause>) {
+    pub(super) fn end_attempt(&mut self, number: u64, outcome: Result<Response, Cause>) {
         let Some(mut running) = self.calls.remove(&number) else { return };
-        self.release(&mut running, outcome.as_ref().ok());
+        self.release_connection(&mut running, outcome.as_ref().ok());
         let mut events = Vec::new();
-        let next = running.attempts.end(outcome, running.filter, &mut events);
+        let next = running.attempts.end_attempt(outcome, running.filter, &mut events);
         self.updates.extend(events.into_iter().map(|event| (number, CallUpdate::Event(event))));
         match next {
             RetryDecision::Done(outcome) => {
@@ -102,13 +102,17 @@ impl Reactor {
             }
             RetryDecision::Retry(pause) => {
                 self.calls.insert(number, running);
-                self.pause(number, pause, false);
+                self.pause_call(number, pause, false);
             }
         }
     }
 
     /// Gives the connection of a call back, or closes it.
-    pub(super) fn release(&mut self, running: &mut ActiveCall, response: Option<&Response>) {
+    pub(super) fn release_connection(
+        &mut self,
+        running: &mut ActiveCall,
+        response: Option<&Response>,
+    ) {
         self.leave_connection(running);
         let (lease, exchange) = match std::mem::replace(&mut running.stage, CallStage::Over) {
             CallStage::Exchanging { lease, exchange, .. } => (lease, exchange),
@@ -117,13 +121,13 @@ impl Reactor {
             CallStage::Pausing(..) | CallStage::Over => return,
         };
         let Some(response) = response else { return };
-        let request = running.attempts.request();
+        let request = running.attempts.request_bytes();
         let may_stay = lease
             .connection
             .as_ref()
             .is_some_and(|connection| connection.may_stay(&exchange, request, response));
         if may_stay && running.attempts.permits_reuse(response.has_surplus) {
-            lease.keep();
+            lease.retain_connection();
         }
     }
 
@@ -137,7 +141,7 @@ impl Reactor {
 }
 
 /// Has a reactor told when something arrives on a connection.
-fn watch(
+fn watch_connection(
     reactor: u64,
     registry: &Arc<Registry>,
     connection: &mut ApiConnection<ClientSocket>,
@@ -148,12 +152,16 @@ fn watch(
     }
     socket.leave_reactor();
     let fd = socket.as_raw_fd();
-    registry.register(&mut SourceFd(&fd), token(connection.number), Interest::READABLE)?;
+    registry.register(
+        &mut SourceFd(&fd),
+        connection_token(connection.number),
+        Interest::READABLE,
+    )?;
     socket.registration = Some(ReactorRegistration { reactor, registry: Arc::downgrade(registry) });
     Ok(())
 }
 
-fn token(connection: u64) -> Token {
+fn connection_token(connection: u64) -> Token {
     // Connections are numbered from 1, and there are never so many.
     Token(connection as usize)
 }

@@ -31,7 +31,7 @@ impl ReactorInbox {
         Self { waker, has_messages: AtomicBool::new(false), messages: Mutex::default() }
     }
 
-    pub(super) fn put(&self, call: u64, message: ReactorMessage) {
+    pub(super) fn push_message(&self, call: u64, message: ReactorMessage) {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push((call, message));
         if !self.has_messages.swap(true, Relaxed) {
             // Without it the mail is read at the next turn.
@@ -39,7 +39,7 @@ impl ReactorInbox {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<(u64, ReactorMessage)> {
+    pub(super) fn take_messages(&self) -> Vec<(u64, ReactorMessage)> {
         if !self.has_messages.load(Relaxed) {
             return Vec::new();
         }

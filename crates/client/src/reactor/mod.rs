@@ -1,6 +1,6 @@
 //! Calls of an event loop on its own thread: many exchanges behind one descriptor.
 //!
-//! The loop watches the descriptor and calls [`Reactor::turn`] when it is readable; that moves what can
+//! The loop watches the descriptor and calls [`Reactor::run_turn`] when it is readable; that moves what can
 //! be moved and returns what became of calls. Nothing here waits: connections are opened on other threads.
 //! The watching is edge-triggered, so each receive goes on until nothing is left, the answer is complete,
 //! or others want their turn.
@@ -22,7 +22,7 @@ use ginnel_api::Call;
 use ginnel_base::logging::or_debug;
 
 use super::connection::{MAX_TURN_BYTES, RECEIVE_BYTES};
-use super::dial::{AttemptError, DialContext, dial};
+use super::dial::{AttemptError, DialContext, dial_origin};
 use super::number_map::NumberMap;
 use super::pool::{Checkout, Lease};
 use super::socket::{ClientSocket, POLL_INTERVAL};
@@ -105,53 +105,53 @@ impl Reactor {
     ///
     /// # Errors
     /// When the client is closed, or no request can be made of the call.
-    pub fn start(
+    pub fn start_call(
         &mut self,
         client: &Client,
         call: Call,
         filter: Option<EventFilter>,
     ) -> Result<u64, Error> {
-        let attempts = client.begin(call)?;
+        let attempts = client.begin_call(call)?;
         let pool = client.socket_pool();
         self.last_call += 1;
         let number = self.last_call;
         let stage = CallStage::Over;
         let running = ActiveCall { pool, attempts, limit: None, filter, stage };
         self.calls.insert(number, Box::new(running));
-        self.begin(number, false);
+        self.begin_attempt(number, false);
         Ok(number)
     }
 
     /// Drops a call; it has no news any more.
-    pub fn cancel(&mut self, number: u64) {
+    pub fn cancel_call(&mut self, number: u64) {
         if let Some(mut running) = self.calls.remove(&number) {
-            self.release(&mut running, None);
+            self.release_connection(&mut running, None);
             self.updates.retain(|(call, _)| *call != number);
         }
     }
 
-    /// Moves what can be moved now. Requests that start until [`Reactor::flush`] go out there.
-    pub fn turn(&mut self) -> Vec<(u64, CallUpdate)> {
+    /// Moves what can be moved now. Requests that start until [`Reactor::end_turn`] go out there.
+    pub fn run_turn(&mut self) -> Vec<(u64, CallUpdate)> {
         self.is_in_turn = true;
         self.budget_bytes = MAX_TURN_BYTES;
         for number in std::mem::take(&mut self.unfinished) {
-            self.receive(number);
+            self.receive_response(number);
         }
         // One call is likely what the wake-up was for: asking which one would cost more.
         if self.calls_by_connection.len() != 1 || !self.receive_only() {
             self.poll();
         }
-        for (number, message) in self.inbox.take() {
-            self.read(number, message);
+        for (number, message) in self.inbox.take_messages() {
+            self.handle_message(number, message);
         }
         std::mem::take(&mut self.updates)
     }
 
     /// Ends a turn: sends what was started meanwhile.
-    pub fn flush(&mut self) -> Vec<(u64, CallUpdate)> {
+    pub fn end_turn(&mut self) -> Vec<(u64, CallUpdate)> {
         self.is_in_turn = false;
         for number in std::mem::take(&mut self.unsent) {
-            self.send(number);
+            self.send_request(number);
         }
         if !self.unfinished.is_empty() {
             // They have their next turn when the loop comes round.
@@ -165,14 +165,14 @@ impl Reactor {
         !self.updates.is_empty()
     }
 
-    /// When [`Reactor::expire`] is to be called for what began since the last time this was asked.
+    /// When [`Reactor::expire_calls`] is to be called for what began since the last time this was asked.
     pub fn take_earliest(&mut self) -> Option<Instant> {
         self.earliest.take()
     }
 
     /// Ends what has lasted for too long, and goes on with what has paused for long enough. When it
     /// is to be called again is the earliest time then.
-    pub fn expire(&mut self) {
+    pub fn expire_calls(&mut self) {
         let now = Instant::now();
         let due = self.calls.iter().filter(|(_, running)| running.is_due(now));
         let mut due: Vec<_> = due.map(|(number, _)| *number).collect();
@@ -184,98 +184,98 @@ impl Reactor {
                 (CallStage::Pausing(until, has_slot), _) => {
                     let has_slot = *has_slot;
                     if running.attempts.is_closed() {
-                        self.finish(number, Err(Error::Closed));
+                        self.finish_call(number, Err(Error::Closed));
                     } else if *until <= now {
-                        self.begin(number, has_slot);
+                        self.begin_attempt(number, has_slot);
                     }
                 }
                 (stage, Some(limit)) => {
                     let is_connected = matches!(stage, CallStage::Exchanging { .. });
-                    self.end(number, Err(limit.cause(is_connected)));
+                    self.end_attempt(number, Err(limit.timeout_cause(is_connected)));
                 }
                 _ => {}
             }
         }
-        self.earliest = self.calls.values().filter_map(|running| running.due(now)).min();
+        self.earliest = self.calls.values().filter_map(|running| running.due_time(now)).min();
     }
 
-    fn begin(&mut self, number: u64, has_slot: bool) {
+    fn begin_attempt(&mut self, number: u64, has_slot: bool) {
         let Some(running) = self.calls.get_mut(&number) else { return };
         if !has_slot {
-            match running.attempts.reserve() {
+            match running.attempts.reserve_slot() {
                 Ok(None) => {}
-                Ok(Some(pause)) => return self.pause(number, pause, true),
+                Ok(Some(pause)) => return self.pause_call(number, pause, true),
                 Err(cause) => {
-                    let outcome = running.attempts.fail(cause);
-                    return self.finish(number, outcome);
+                    let outcome = running.attempts.fail_call(cause);
+                    return self.finish_call(number, outcome);
                 }
             }
         }
-        let started = match running.attempts.begin() {
+        let started = match running.attempts.begin_attempt() {
             Ok(started) => started,
-            Err(error) => return self.finish(number, Err(error)),
+            Err(error) => return self.finish_call(number, Err(error)),
         };
         if running.filter == Some(EventFilter::All) {
             self.updates.push((number, CallUpdate::Event(started)));
         }
-        running.limit = running.attempts.limit();
+        running.limit = running.attempts.time_limit();
         let due = running.limit.map(|limit| limit.time);
         let inbox = &self.inbox;
         let notify = || -> Box<dyn Fn() + Send + Sync> {
             let inbox = inbox.clone();
-            Box::new(move || inbox.put(number, ReactorMessage::WaiterState))
+            Box::new(move || inbox.push_message(number, ReactorMessage::WaiterState))
         };
         let grant = running.pool.checkout(running.attempts.reuse_requirements(), notify);
-        self.note(due);
+        self.schedule_expiry(due);
         match grant {
-            Checkout::Lease(lease) => self.connect(number, lease),
-            Checkout::Waiter(ticket) => self.enter(number, CallStage::Queued(ticket)),
+            Checkout::Lease(lease) => self.connect_call(number, lease),
+            Checkout::Waiter(ticket) => self.enter_stage(number, CallStage::Queued(ticket)),
         }
     }
 
     /// Ends a call that has no connection.
-    fn finish(&mut self, number: u64, outcome: Result<ApiResponse, Error>) {
+    fn finish_call(&mut self, number: u64, outcome: Result<ApiResponse, Error>) {
         self.calls.remove(&number);
         self.updates.push((number, CallUpdate::Finished(outcome)));
     }
 
-    fn pause(&mut self, number: u64, pause: Duration, has_slot: bool) {
+    fn pause_call(&mut self, number: u64, pause: Duration, has_slot: bool) {
         let end = Instant::now() + pause;
-        self.note(Some(end.min(Instant::now() + POLL_INTERVAL)));
-        self.enter(number, CallStage::Pausing(end, has_slot));
+        self.schedule_expiry(Some(end.min(Instant::now() + POLL_INTERVAL)));
+        self.enter_stage(number, CallStage::Pausing(end, has_slot));
     }
 
-    fn note(&mut self, due: Option<Instant>) {
+    fn schedule_expiry(&mut self, due: Option<Instant>) {
         self.earliest = match (self.earliest, due) {
             (Some(earliest), Some(due)) => Some(earliest.min(due)),
             (earliest, due) => earliest.or(due),
         };
     }
 
-    fn enter(&mut self, number: u64, stage: CallStage) {
+    fn enter_stage(&mut self, number: u64, stage: CallStage) {
         if let Some(running) = self.calls.get_mut(&number) {
             running.stage = stage;
         }
     }
 
     /// Goes on with a connection, which may have to be opened.
-    fn connect(&mut self, number: u64, lease: Lease<ClientSocket>) {
+    fn connect_call(&mut self, number: u64, lease: Lease<ClientSocket>) {
         let Some(running) = self.calls.get_mut(&number) else { return };
-        running.attempts.note_reuse(lease.connection.is_some());
+        running.attempts.record_reuse(lease.connection.is_some());
         if lease.connection.is_some() {
-            return self.exchange(number, lease);
+            return self.start_exchange(number, lease);
         }
         let (settings, limit) = (running.attempts.settings().clone(), running.limit);
         let (inbox, is_over) = (self.inbox.clone(), Arc::new(AtomicBool::new(false)));
-        self.enter(number, CallStage::Opening(lease, is_over.clone()));
+        self.enter_stage(number, CallStage::Opening(lease, is_over.clone()));
         let open = move || {
             let mut is_interrupted = || is_over.load(Relaxed);
             let opened =
-                dial(&settings, DialContext { limit, is_interrupted: &mut is_interrupted });
-            inbox.put(number, ReactorMessage::Opened(opened));
+                dial_origin(&settings, DialContext { limit, is_interrupted: &mut is_interrupted });
+            inbox.push_message(number, ReactorMessage::Opened(opened));
         };
         if let Err(error) = thread::Builder::new().name("ginnel-dial".to_owned()).spawn(open) {
-            self.end(number, Err(Cause::Connect(error)));
+            self.end_attempt(number, Err(Cause::Connect(error)));
         }
     }
 
@@ -296,28 +296,30 @@ impl Reactor {
             if is_writable
                 && matches!(running, Some(CallStage::Exchanging { is_sending: true, .. }))
             {
-                self.send(number);
+                self.send_request(number);
             }
-            self.receive(number);
+            self.receive_response(number);
         }
     }
 
-    fn read(&mut self, number: u64, message: ReactorMessage) {
+    fn handle_message(&mut self, number: u64, message: ReactorMessage) {
         let Some(running) = self.calls.get_mut(&number) else { return };
         match (message, std::mem::replace(&mut running.stage, CallStage::Over)) {
             (ReactorMessage::Opened(Ok(connection)), CallStage::Opening(mut lease, _)) => {
                 lease.connection = Some(connection);
-                self.exchange(number, lease);
+                self.start_exchange(number, lease);
             }
             (ReactorMessage::Opened(Err(AttemptError::Failed(cause))), CallStage::Opening(..)) => {
-                self.end(number, Err(cause));
+                self.end_attempt(number, Err(cause));
             }
-            (ReactorMessage::WaiterState, CallStage::Queued(ticket)) => match ticket.take() {
+            (ReactorMessage::WaiterState, CallStage::Queued(ticket)) => match ticket.take_lease() {
                 Some(mut lease) => {
-                    lease.validate(running.attempts.reuse_requirements());
-                    self.connect(number, lease);
+                    lease.validate_connection(running.attempts.reuse_requirements());
+                    self.connect_call(number, lease);
                 }
-                None if running.attempts.is_closed() => self.finish(number, Err(Error::Closed)),
+                None if running.attempts.is_closed() => {
+                    self.finish_call(number, Err(Error::Closed))
+                }
                 None => running.stage = CallStage::Queued(ticket),
             },
             // It concerns an attempt that is over.

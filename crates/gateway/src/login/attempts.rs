@@ -3,7 +3,7 @@
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::login::failures::{RECORD_TIMEOUT, in_time};
+use crate::login::failures::{RECORD_TIMEOUT, with_record_timeout};
 use crate::login::live_sessions::LiveSessions;
 use crate::login::records::{LoginAttemptId, LoginRecords, LoginRecordsError};
 
@@ -35,8 +35,8 @@ impl AttemptLookups {
         if sessions.has_failed() {
             return Err(LoginRecordsError("the last lookup has failed".to_owned()));
         }
-        let found = in_time(records.has_ended(attempt)).await;
-        found.inspect_err(|error| sessions.note_failure(error))
+        let found = with_record_timeout(records.has_ended(attempt)).await;
+        found.inspect_err(|error| sessions.record_failure(error))
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
             Box::pin(std::future::pending())
         }
 
-        fn create(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
+        fn create_session(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
             Box::pin(std::future::pending())
         }
 
@@ -68,11 +68,11 @@ mod tests {
             Box::pin(std::future::pending())
         }
 
-        fn remove<'a>(&'a self, _: &'a str) -> RecordFuture<'a, ()> {
+        fn remove_session<'a>(&'a self, _: &'a str) -> RecordFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
 
-        fn doubts(&self) -> Option<u64> {
+        fn missed_changes(&self) -> Option<u64> {
             Some(0)
         }
     }
@@ -98,7 +98,7 @@ mod tests {
         for asks in asking {
             assert!(asks.await.is_err(), "nobody gets an answer");
         }
-        sessions.note_failure(&LoginRecordsError("away".to_owned()));
+        sessions.record_failure(&LoginRecordsError("away".to_owned()));
         assert!(lookups.has_ended(&attempt, (&*records, &sessions)).await.is_err());
         assert_eq!(records.0.load(Ordering::Relaxed), MAX_LOOKUPS);
     }

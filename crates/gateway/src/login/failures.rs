@@ -13,26 +13,28 @@ pub(super) const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What comes of looking something up or storing it, unless it takes too long.
-pub(super) async fn in_time<T>(result: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
+pub(super) async fn with_record_timeout<T>(
+    result: RecordFuture<'_, T>,
+) -> Result<T, LoginRecordsError> {
     let late = |_| LoginRecordsError(format!("no answer within {RECORD_TIMEOUT:?}"));
     timeout(RECORD_TIMEOUT, result).await.map_err(late).flatten()
 }
 
 /// Stores a session within a time; its identifier, or none where its login has made one before. One that is stored
 /// later is removed: its visitor has learned that there is none.
-pub(super) async fn create_in_time(
+pub(super) async fn create_with_timeout(
     records: Arc<dyn LoginRecords>,
     new: NewLoginSession,
     limit: Duration,
 ) -> Result<Option<String>, LoginRecordsError> {
     let creating = records.clone();
-    let mut created = tokio::spawn(async move { creating.create(new).await });
+    let mut created = tokio::spawn(async move { creating.create_session(new).await });
     if let Ok(created) = timeout(limit, &mut created).await {
         return created.map_err(|error| LoginRecordsError(error.to_string())).flatten();
     }
     tokio::spawn(async move {
         if let Ok(Ok(Some(late))) = created.await
-            && let Err(err) = records.remove(&late).await
+            && let Err(err) = records.remove_session(&late).await
         {
             tracing::warn!(%err, "a session that was stored too late stays until it ends");
         }
@@ -48,7 +50,7 @@ pub(super) struct LastFailure {
 
 impl LastFailure {
     /// Notes that something has failed now, and logs it where that was not done a moment ago.
-    pub(super) fn note(&self, what: &'static str, error: &LoginRecordsError) {
+    pub(super) fn record_failure(&self, what: &'static str, error: &LoginRecordsError) {
         if !self.is_within(LOG_INTERVAL) {
             tracing::warn!(err = %error, "sessions of visitors cannot be {what}");
         }
@@ -56,7 +58,7 @@ impl LastFailure {
     }
 
     /// Forgets it, as it has not failed now.
-    pub(super) fn forget(&self) {
+    pub(super) fn clear_failure(&self) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -86,7 +88,7 @@ mod tests {
             Box::pin(async { Ok(false) })
         }
 
-        fn create(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
+        fn create_session(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
             Box::pin(async {
                 self.stores.notified().await;
                 Ok(Some("as_late".to_owned()))
@@ -97,12 +99,12 @@ mod tests {
             Box::pin(async { Ok(None) })
         }
 
-        fn remove<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()> {
+        fn remove_session<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()> {
             self.removed.send(session_id.to_owned()).unwrap();
             Box::pin(async { Ok(()) })
         }
 
-        fn doubts(&self) -> Option<u64> {
+        fn missed_changes(&self) -> Option<u64> {
             Some(0)
         }
     }
@@ -115,12 +117,12 @@ mod tests {
         let limit = Duration::from_millis(50);
         let session = NewLoginSession::of(("ada", "state"), (1, 1));
 
-        assert!(create_in_time(records.clone(), session.clone(), limit).await.is_err());
+        assert!(create_with_timeout(records.clone(), session.clone(), limit).await.is_err());
         stores.notify_one();
         assert_eq!(removals.recv().await.as_deref(), Some("as_late"));
 
         stores.notify_one();
-        let created = create_in_time(records, session, Duration::from_secs(60)).await;
+        let created = create_with_timeout(records, session, Duration::from_secs(60)).await;
         assert_eq!(created.unwrap().as_deref(), Some("as_late"));
         assert!(removals.try_recv().is_err(), "it stays");
     }

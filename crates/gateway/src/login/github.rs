@@ -31,7 +31,7 @@ struct Team {
 
 /// Adds what the scopes let the bearer of a token ask for; `url` is where the user is. Organizations are
 /// groups by their names, and teams with that of their organization, all in small letters.
-pub(super) async fn complete(
+pub(super) async fn complete_identity(
     client: &TokenClient<'_>,
     url: &str,
     token: &str,
@@ -39,10 +39,10 @@ pub(super) async fn complete(
     identity: Identity,
 ) -> Result<Identity, LoginError> {
     let has = |names: &[&str]| scopes.iter().any(|scope| names.contains(&scope.as_str()));
-    let of_user = |what: &str| below(url, what);
+    let of_user = |what: &str| resource_url(url, what);
     let mut identity = identity;
     if has(&ADDRESS_SCOPES) {
-        let addresses: Vec<Address> = client.ask(&of_user("emails"), token).await?;
+        let addresses: Vec<Address> = client.fetch_json(&of_user("emails"), token).await?;
         // What a profile shows may be none of those that are verified.
         let primary = addresses.into_iter().find(|address| address.primary);
         (identity.email, identity.email_verified) = match primary {
@@ -51,8 +51,8 @@ pub(super) async fn complete(
         };
     }
     if has(&GROUP_SCOPES) {
-        let organizations: Vec<Organization> = client.ask(&of_user("orgs"), token).await?;
-        let teams: Vec<Team> = client.ask(&of_user("teams"), token).await?;
+        let organizations: Vec<Organization> = client.fetch_json(&of_user("orgs"), token).await?;
+        let teams: Vec<Team> = client.fetch_json(&of_user("teams"), token).await?;
         let teams = teams.into_iter().map(|it| format!("{}/{}", it.organization.login, it.slug));
         let groups = organizations.into_iter().map(|it| it.login).chain(teams);
         identity.groups = Some(groups.map(|group| group.to_lowercase()).collect());
@@ -61,7 +61,7 @@ pub(super) async fn complete(
 }
 
 /// Where something of a user is: below the user's own path, whatever query that has.
-fn below(url: &str, what: &str) -> String {
+fn resource_url(url: &str, what: &str) -> String {
     let (path, query) = url.split_once('?').unwrap_or((url, ""));
     let path = path.trim_end_matches('/');
     let separator = if query.is_empty() { "" } else { "&" };
@@ -79,7 +79,7 @@ mod tests {
             ("https://a.test/user/", "https://a.test/user/emails?per_page=100"),
             ("https://a.test/user?v=3", "https://a.test/user/emails?v=3&per_page=100"),
         ] {
-            assert_eq!(below(user, "emails"), emails);
+            assert_eq!(resource_url(user, "emails"), emails);
         }
     }
 }

@@ -73,7 +73,7 @@ pub(super) enum LoginError {
 
 impl LoginError {
     /// What the visitor is told.
-    pub(super) fn answer(&self) -> (StatusCode, u16, &'static str) {
+    pub(super) fn response_parts(&self) -> (StatusCode, u16, &'static str) {
         match self {
             Self::Unreachable(_) => {
                 (StatusCode::BAD_GATEWAY, 3446, "The issuer that you log in at does not answer.")
@@ -184,7 +184,7 @@ impl Issuers {
 
     /// The issuer of a login, which is asked only where it is in reach. It is forgotten first for an owner who
     /// names many; those of the operator, who is none of them, stay.
-    pub(super) fn of(
+    pub(super) fn for_provider(
         &self,
         provider: &LoginProvider,
         reach: Reach,
@@ -229,7 +229,9 @@ pub(super) struct Issuer {
 
 impl Issuer {
     /// Where everything is.
-    pub(super) async fn metadata(self: &Arc<Self>) -> Result<Arc<IssuerMetadata>, LoginError> {
+    pub(super) async fn fetch_metadata(
+        self: &Arc<Self>,
+    ) -> Result<Arc<IssuerMetadata>, LoginError> {
         let url = match &self.provider {
             LoginProvider::Issuer(url) => url.clone(),
             LoginProvider::Endpoints(endpoints) => {
@@ -247,13 +249,13 @@ impl Issuer {
             }
         };
         let issuer = self.clone();
-        let fetch = async move { issuer.discover(&url).await };
+        let fetch = async move { issuer.discover_metadata(&url).await };
         self.metadata.get(&METADATA_LIFETIME, false, fetch).await
     }
 
-    async fn discover(&self, issuer: &str) -> Result<IssuerMetadata, LoginError> {
+    async fn discover_metadata(&self, issuer: &str) -> Result<IssuerMetadata, LoginError> {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let metadata: IssuerMetadata = read(&self.get(&url, None, None).await?)?;
+        let metadata: IssuerMetadata = decode_json(&self.get(&url, None, None).await?)?;
         let unusable = |reason: String| Err(LoginError::Unusable(reason));
         // Else any issuer could speak for another one.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
@@ -275,7 +277,7 @@ impl Issuer {
     }
 
     /// The keys that it signs with; asked for again where they are known not to be enough.
-    pub(super) async fn keys(
+    pub(super) async fn signing_keys(
         &self,
         metadata: &IssuerMetadata,
         is_missing: bool,
@@ -342,7 +344,7 @@ impl Issuer {
 }
 
 /// Reads an answer in JSON.
-pub(super) fn read<T: for<'de> Deserialize<'de>>(
+pub(super) fn decode_json<T: for<'de> Deserialize<'de>>(
     response: &Response<Bytes>,
 ) -> Result<T, LoginError> {
     serde_json::from_slice(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
@@ -358,7 +360,7 @@ mod tests {
         let issuers = Issuers::new(fetcher.clone(), KeySets::new(fetcher));
         let of = |name: &str, owner: Option<&str>| {
             let provider = LoginProvider::Issuer(format!("https://{name}.example"));
-            issuers.of(&provider, Reach::Public, owner.map(Arc::from).as_ref())
+            issuers.for_provider(&provider, Reach::Public, owner.map(Arc::from).as_ref())
         };
         let (of_operator, of_small) = (of("google", None), of("small", Some("small")));
 

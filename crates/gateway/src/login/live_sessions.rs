@@ -57,7 +57,7 @@ struct Moment {
 
 struct KnownSessions {
     sessions: FairCache<SessionKey, KnownSession>,
-    /// How often all that was known has become doubtful, and [`LoginRecords::doubts`] as of then.
+    /// How often all that was known has become doubtful, and [`LoginRecords::missed_changes`] as of then.
     epoch: u32,
     doubts: u64,
 }
@@ -115,8 +115,8 @@ impl LiveSessions {
     ) -> Result<bool, LoginRecordsError> {
         // Sessions of older versions were not stored.
         let Some(key) = key_of(session_id) else { return Ok(false) };
-        let moment = self.moment(records);
-        let (is_live, was_live) = self.known().status_and_past(&key, moment);
+        let moment = self.current_moment(records);
+        let (is_live, was_live) = self.lock_known().status_and_past(&key, moment);
         if let Some(is_live) = is_live {
             return Ok(is_live);
         }
@@ -129,20 +129,20 @@ impl LiveSessions {
         let error = match looked_up {
             Ok(Ok(is_live)) => return Ok(is_live),
             Ok(Err(error)) => {
-                self.note_failure(&error);
+                self.record_failure(&error);
                 error
             }
             Err(_) => {
                 let error = LoginRecordsError(format!("no answer within {limit:?}"));
                 // Those who were not in wait longer, and may still get an answer.
                 match was_live {
-                    true => self.late.note("looked up in time", &error),
-                    false => self.note_failure(&error),
+                    true => self.late.record_failure("looked up in time", &error),
+                    false => self.record_failure(&error),
                 }
                 error
             }
         };
-        match self.known().sessions.get(&key).map(|it| it.status) {
+        match self.lock_known().sessions.get(&key).map(|it| it.status) {
             Some(SessionStatus::Live) => Ok(true),
             Some(SessionStatus::Ended | SessionStatus::EndedHere) => Ok(false),
             Some(SessionStatus::Unknown) | None => Err(error),
@@ -158,32 +158,32 @@ impl LiveSessions {
     ) -> Result<bool, LoginRecordsError> {
         let lookup = key.last().map_or(0, |last| usize::from(*last)) % MAX_LOOKUPS;
         let _lookup = self.lookups[lookup].lock().await;
-        let moment = self.moment(records);
-        if let Some(is_live) = self.known().status(&key, moment) {
+        let moment = self.current_moment(records);
+        if let Some(is_live) = self.lock_known().live_status(&key, moment) {
             return Ok(is_live);
         }
         if self.has_failed() {
             return Err(LoginRecordsError("the last lookup has failed".to_owned()));
         }
-        let before = self.known().begin(login, key);
+        let before = self.lock_known().begin_lookup(login, key);
         let stored = records.last_active(session_id).await?;
-        self.known().end(&key, before, (stored, moment.second));
-        self.failed.forget();
-        self.late.forget();
+        self.lock_known().end_lookup(&key, before, (stored, moment.second));
+        self.failed.clear_failure();
+        self.late.clear_failure();
         Ok(stored.is_some())
     }
 
     /// The moment of a question, with what is known then of changes.
-    fn moment(&self, records: &dyn LoginRecords) -> Moment {
-        let doubts = records.doubts();
+    fn current_moment(&self, records: &dyn LoginRecords) -> Moment {
+        let doubts = records.missed_changes();
         if let Some(doubts) = doubts {
-            self.known().doubt_until(doubts);
+            self.lock_known().apply_missed_changes(doubts);
         }
         let second = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX);
         Moment { second, sees_changes: doubts.is_some() }
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownSessions> {
+    fn lock_known(&self) -> MutexGuard<'_, KnownSessions> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,36 +193,36 @@ impl LiveSessions {
     }
 
     /// Notes that nothing can be looked up: for a moment nobody looks.
-    pub(super) fn note_failure(&self, error: &LoginRecordsError) {
+    pub(super) fn record_failure(&self, error: &LoginRecordsError) {
         if !self.has_failed() {
-            self.failed.note("looked up", error);
+            self.failed.record_failure("looked up", error);
         }
     }
 
     /// Whether it is known that a session has ended.
     pub(super) fn has_ended(&self, session_id: &str) -> bool {
-        let known = self.known();
+        let known = self.lock_known();
         let status = key_of(session_id).and_then(|key| Some(known.sessions.get(&key)?.status));
         matches!(status, Some(SessionStatus::Ended | SessionStatus::EndedHere))
     }
 
     /// Whether a session has ended here, and may still be stored.
     pub(super) fn has_ended_here(&self, session_id: &str) -> bool {
-        let known = self.known();
+        let known = self.lock_known();
         let session = key_of(session_id).and_then(|key| known.sessions.get(&key));
         session.is_some_and(|it| it.status == SessionStatus::EndedHere)
     }
 
-    /// Ends a session here; whether it is still stored is said by [`LiveSessions::removed`].
-    pub(super) fn end_here(&self, login: u32, session_id: &str) {
+    /// Ends a session here; whether it is still stored is said by [`LiveSessions::mark_removed`].
+    pub(super) fn mark_ended_here(&self, login: u32, session_id: &str) {
         let Some(key) = key_of(session_id) else { return };
-        self.known().at(login, key).status = SessionStatus::EndedHere;
+        self.lock_known().get_or_insert(login, key).status = SessionStatus::EndedHere;
     }
 
     /// Notes that a session that has ended here is not stored any more.
-    pub(super) fn removed(&self, session_id: &str) {
+    pub(super) fn mark_removed(&self, session_id: &str) {
         let Some(key) = key_of(session_id) else { return };
-        let mut known = self.known();
+        let mut known = self.lock_known();
         let epoch = known.epoch;
         if let Some(session) = known.sessions.get_mut(&key) {
             (session.status, session.is_fresh, session.epoch) = (SessionStatus::Ended, true, epoch);
@@ -230,8 +230,8 @@ impl LiveSessions {
     }
 
     /// Forgets what is known of sessions that have changed; of all where nobody knows which.
-    pub(super) fn changed(&self, session_ids: Option<&[String]>) {
-        let mut known = self.known();
+    pub(super) fn forget_changed(&self, session_ids: Option<&[String]>) {
+        let mut known = self.lock_known();
         let Some(session_ids) = session_ids else {
             known.epoch = known.epoch.wrapping_add(1);
             return;
@@ -248,27 +248,27 @@ impl LiveSessions {
     }
 
     /// How many sessions are known that have not ended, at a second of Unix.
-    pub(super) fn count(&self, now: i64) -> usize {
-        let (known, now) = (self.known(), seconds(now));
+    pub(super) fn count_live(&self, now: i64) -> usize {
+        let (known, now) = (self.lock_known(), clamp_seconds(now));
         let is_live = |it: &KnownSession| it.status == SessionStatus::Live && !it.is_over(now);
         known.sessions.iter().filter(|(_, session)| is_live(session)).count()
     }
 
     /// Notes a request, at a second of Unix; the session ends in so many seconds if it is not used.
-    pub(super) fn touch(&self, session_id: &str, (now, left, idle): (i64, i64, i64)) {
+    pub(super) fn record_request(&self, session_id: &str, (now, left, idle): (i64, i64, i64)) {
         let Some(key) = key_of(session_id) else { return };
-        if let Some(session) = self.known().sessions.get_mut(&key) {
-            session.active = seconds(now).max(session.active);
-            session.expires = seconds(now.saturating_add(left));
-            let age = (seconds(idle) / 2).clamp(MIN_ACTIVITY_AGE, MAX_ACTIVITY_AGE);
+        if let Some(session) = self.lock_known().sessions.get_mut(&key) {
+            session.active = clamp_seconds(now).max(session.active);
+            session.expires = clamp_seconds(now.saturating_add(left));
+            let age = (clamp_seconds(idle) / 2).clamp(MIN_ACTIVITY_AGE, MAX_ACTIVITY_AGE);
             session.activity_age = u16::try_from(age).unwrap_or(u16::MAX);
         }
     }
 
     /// The requests that are to be stored; `all` with those that could still wait. What has ended is forgotten.
-    pub(super) fn activity(&self, now: i64, all: bool) -> Vec<LoginActivity> {
-        let mut known = self.known();
-        let now = seconds(now);
+    pub(super) fn due_activity(&self, now: i64, all: bool) -> Vec<LoginActivity> {
+        let mut known = self.lock_known();
+        let now = clamp_seconds(now);
         known.sessions.retain(|it| it.status == SessionStatus::EndedHere || !it.is_over(now));
         // What counts is how old that is which is stored, by whichever node: the last request of a visit is
         // stored as well, however short the visit was.
@@ -287,18 +287,18 @@ impl LiveSessions {
 
     /// Notes that these requests are stored.
     pub(super) fn activity_stored(&self, activity: &[LoginActivity]) {
-        let mut known = self.known();
+        let mut known = self.lock_known();
         for it in activity {
             let key = key_of(&it.session_id);
             if let Some(session) = key.and_then(|key| known.sessions.get_mut(&key)) {
-                session.stored = seconds(it.last_active).max(session.stored);
+                session.stored = clamp_seconds(it.last_active).max(session.stored);
             }
         }
     }
 
     /// The sessions that have ended here, and may still be stored.
     pub(super) fn ended_here(&self) -> Vec<String> {
-        let known = self.known();
+        let known = self.lock_known();
         let ended = known.sessions.iter().filter(|(_, it)| it.status == SessionStatus::EndedHere);
         ended.map(|(key, _)| id_of(key)).collect()
     }
@@ -306,7 +306,7 @@ impl LiveSessions {
 
 impl KnownSessions {
     /// Doubts everything when something may have changed without a word.
-    fn doubt_until(&mut self, doubts: u64) {
+    fn apply_missed_changes(&mut self, doubts: u64) {
         if self.doubts < doubts {
             self.doubts = doubts;
             self.epoch = self.epoch.wrapping_add(1);
@@ -314,7 +314,7 @@ impl KnownSessions {
     }
 
     /// Whether a session is live; none where it is to be looked up.
-    fn status(&self, key: &SessionKey, moment: Moment) -> Option<bool> {
+    fn live_status(&self, key: &SessionKey, moment: Moment) -> Option<bool> {
         let session = self.sessions.get(key)?;
         match session.status {
             SessionStatus::EndedHere => Some(false),
@@ -332,10 +332,10 @@ impl KnownSessions {
     /// The same, and whether the session was live when it was looked up last.
     fn status_and_past(&self, key: &SessionKey, moment: Moment) -> (Option<bool>, bool) {
         let past = self.sessions.get(key).map(|it| it.status);
-        (self.status(key, moment), past == Some(SessionStatus::Live))
+        (self.live_status(key, moment), past == Some(SessionStatus::Live))
     }
 
-    fn at(&mut self, login: u32, key: SessionKey) -> &mut KnownSession {
+    fn get_or_insert(&mut self, login: u32, key: SessionKey) -> &mut KnownSession {
         let new = KnownSession {
             status: SessionStatus::Unknown,
             is_fresh: false,
@@ -351,12 +351,12 @@ impl KnownSessions {
     }
 
     /// Begins to look a session up; gives the state that the result is of.
-    fn begin(&mut self, login: u32, key: SessionKey) -> (u32, u32) {
-        (self.epoch, self.at(login, key).changes)
+    fn begin_lookup(&mut self, login: u32, key: SessionKey) -> (u32, u32) {
+        (self.epoch, self.get_or_insert(login, key).changes)
     }
 
     /// Notes what was found, unless the session was changed meanwhile.
-    fn end(
+    fn end_lookup(
         &mut self,
         key: &SessionKey,
         (epoch, changes): (u32, u32),
@@ -370,7 +370,7 @@ impl KnownSessions {
             Some(_) => SessionStatus::Live,
             None => SessionStatus::Ended,
         };
-        session.stored = stored.map(seconds).unwrap_or_default();
+        session.stored = stored.map(clamp_seconds).unwrap_or_default();
         (session.is_fresh, session.epoch, session.looked_up) = (true, epoch, second);
     }
 }
@@ -397,7 +397,7 @@ fn id_of(key: &SessionKey) -> String {
     format!("{PREFIX}{}", String::from_utf8_lossy(key))
 }
 
-fn seconds(time: i64) -> u32 {
+fn clamp_seconds(time: i64) -> u32 {
     u32::try_from(time.max(0)).unwrap_or(u32::MAX)
 }
 

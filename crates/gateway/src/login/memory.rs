@@ -28,7 +28,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Whether it is remembered that a login has ended.
     pub(super) fn has_ended(&self, state: &str) -> bool {
-        self.ended.states().get(&state.to_owned()).is_some()
+        self.ended.lock_states().get(&state.to_owned()).is_some()
     }
 
     /// Remembers that a login has ended; false when it had before. One that is forgotten is refused by
@@ -48,13 +48,13 @@ impl Default for EndedLogins {
 }
 
 impl EndedLogins {
-    fn states(&self) -> MutexGuard<'_, FairCache<String, i64>> {
+    fn lock_states(&self) -> MutexGuard<'_, FairCache<String, i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers a state; false when it is there.
     fn insert(&self, (login, state): (u32, &str), last_moment: i64) -> bool {
-        let mut states = self.states();
+        let mut states = self.lock_states();
         if states.is_full() {
             let now = Utc::now().timestamp();
             states.retain(|last| *last >= now);
@@ -91,19 +91,19 @@ struct RenewalResult {
 }
 
 impl Renewals {
-    fn slots(&self) -> MutexGuard<'_, FairCache<String, Arc<RenewalSlot>>> {
+    fn lock_slots(&self) -> MutexGuard<'_, FairCache<String, Arc<RenewalSlot>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known of a session that is newer than what its visitor carries.
-    pub(super) fn newer(&self, session: &LoginSession) -> Option<LoginSession> {
-        let slot = self.slots().get(&session.id).cloned()?;
-        slot.newer(session)
+    pub(super) fn newer_session(&self, session: &LoginSession) -> Option<LoginSession> {
+        let slot = self.lock_slots().get(&session.id).cloned()?;
+        slot.newer_session(session)
     }
 
     /// Where the renewal of a session of a login is kept.
-    pub(super) fn slot(&self, (login, session): (u32, &str)) -> Arc<RenewalSlot> {
-        let mut slots = self.slots();
+    pub(super) fn slot_for_session(&self, (login, session): (u32, &str)) -> Arc<RenewalSlot> {
+        let mut slots = self.lock_slots();
         if slots.is_full() {
             slots.retain(|slot| !slot.is_old());
         }
@@ -112,43 +112,45 @@ impl Renewals {
             let slot = RenewalSlot { flight: tokio::sync::Mutex::default(), result: result.into() };
             Arc::new(slot)
         };
-        slots.get_or_insert((login, session.to_owned()), new, |slot| slot.result().since).clone()
+        slots
+            .get_or_insert((login, session.to_owned()), new, |slot| slot.lock_result().since)
+            .clone()
     }
 
     /// Forgets a session that has ended.
-    pub(super) fn forget(&self, session: &str) {
-        self.slots().remove(&session.to_owned());
+    pub(super) fn forget_session(&self, session: &str) {
+        self.lock_slots().remove(&session.to_owned());
     }
 }
 
 impl RenewalSlot {
-    fn result(&self) -> MutexGuard<'_, RenewalResult> {
+    fn lock_result(&self) -> MutexGuard<'_, RenewalResult> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_old(&self) -> bool {
-        self.result().since.elapsed() > RENEWAL_TTL
+        self.lock_result().since.elapsed() > RENEWAL_TTL
     }
 
     /// What has become of the session since.
-    pub(super) fn newer(&self, session: &LoginSession) -> Option<LoginSession> {
-        let result = self.result();
+    pub(super) fn newer_session(&self, session: &LoginSession) -> Option<LoginSession> {
+        let result = self.lock_result();
         let newer = result.session.as_ref().filter(|it| it.generation > session.generation)?;
         // Requests were noted in the cookies.
         let mut newer = LoginSession { is_stale: true, ..newer.clone() };
-        newer.note_request(session.seen_at());
+        newer.record_request(session.seen_at());
         Some(newer)
     }
 
     /// Why the issuer could not be asked a moment ago.
-    pub(super) fn failure(&self) -> Option<LoginError> {
-        let result = self.result();
+    pub(super) fn recent_failure(&self) -> Option<LoginError> {
+        let result = self.lock_result();
         result.failure.clone().filter(|_| result.since.elapsed() < FAILURE_TTL)
     }
 
     /// Keeps what came of asking.
-    pub(super) fn keep(&self, renewed: &Result<LoginSession, LoginError>) {
-        let mut result = self.result();
+    pub(super) fn store_result(&self, renewed: &Result<LoginSession, LoginError>) {
+        let mut result = self.lock_result();
         result.since = Instant::now();
         match renewed {
             Ok(session) => (result.session, result.failure) = (Some(session.clone()), None),
@@ -182,7 +184,7 @@ mod tests {
             memory.end_login((2, &number.to_string()), later + 1);
         }
 
-        assert!(memory.ended.states().iter().count() <= MAX_ENDED_LOGINS);
+        assert!(memory.ended.lock_states().iter().count() <= MAX_ENDED_LOGINS);
         assert!(!memory.end_login((1, "small"), later), "it is remembered");
     }
 }

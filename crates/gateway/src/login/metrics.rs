@@ -22,8 +22,8 @@ pub(super) struct LoginCounts([AtomicU64; OUTCOMES.len()]);
 
 impl LoginCounts {
     /// Counts a visitor who has come back from an issuer.
-    pub(super) fn count(&self, finished: &Result<LoginOutcome, LoginError>) {
-        let outcome = outcome(finished);
+    pub(super) fn count_outcome(&self, finished: &Result<LoginOutcome, LoginError>) {
+        let outcome = outcome_label(finished);
         let place = OUTCOMES.iter().position(|it| *it == outcome);
         if let Some(count) = place.and_then(|place| self.0.get(place)) {
             count.fetch_add(1, Relaxed);
@@ -31,7 +31,7 @@ impl LoginCounts {
     }
 }
 
-fn outcome(finished: &Result<LoginOutcome, LoginError>) -> &'static str {
+fn outcome_label(finished: &Result<LoginOutcome, LoginError>) -> &'static str {
     match finished {
         Ok(LoginOutcome::Answered { response, .. }) if response.status == StatusCode::FORBIDDEN => {
             "not_allowed"
@@ -59,11 +59,11 @@ impl Collect for Logins {
         for (outcome, count) in OUTCOMES.iter().zip(&self.counts.0) {
             match count.load(Relaxed) {
                 0 => {}
-                count => family.count(&[("outcome", outcome)], count)?,
+                count => family.write_counter(&[("outcome", outcome)], count)?,
             }
         }
         let help = "Sessions of visitors that this node has let in, and that have not ended.";
-        let live = self.sessions.count(Utc::now().timestamp());
-        families.gauge("ginnel_login_sessions", help)?.level(&[], live as f64)
+        let live = self.sessions.count_live(Utc::now().timestamp());
+        families.gauge("ginnel_login_sessions", help)?.write_gauge(&[], live as f64)
     }
 }

@@ -36,7 +36,9 @@ use ginnel_net::Reach;
 use ginnel_policy::login::{self as cookies, Admission, LoginOutcome, LoginRequest, VisitKind};
 
 use crate::login::attempts::AttemptLookups;
-use crate::login::failures::{LastFailure, RECORD_TIMEOUT, create_in_time, in_time};
+use crate::login::failures::{
+    LastFailure, RECORD_TIMEOUT, create_with_timeout, with_record_timeout,
+};
 use crate::login::issuer::{Issuer, Issuers, LoginError};
 use crate::login::live_sessions::LiveSessions;
 use crate::login::memory::Memory;
@@ -86,7 +88,7 @@ impl VisitorLogins for Arc<Logins> {
         reach: Reach,
         place: &'a (dyn Fn() -> LoginPlace + Send + Sync),
     ) -> BoxFuture<'a, LoginOutcome> {
-        Box::pin(self.answer(request, reach, place))
+        Box::pin(self.authenticate_request(request, reach, place))
     }
 }
 
@@ -107,27 +109,27 @@ impl Logins {
     }
 
     /// The issuer of a login; where a provider is that is called by its name, the operator has said.
-    fn issuer(&self, request: &LoginRequest, reach: Reach) -> Arc<Issuer> {
+    fn issuer_for_request(&self, request: &LoginRequest, reach: Reach) -> Arc<Issuer> {
         let config = &request.config;
         match config.named {
-            Some(_) => self.issuers.of(&config.provider, Reach::Any, None),
-            None => self.issuers.of(&config.provider, reach, Some(&request.owner)),
+            Some(_) => self.issuers.for_provider(&config.provider, Reach::Any, None),
+            None => self.issuers.for_provider(&config.provider, reach, Some(&request.owner)),
         }
     }
 
     /// Says where sessions are stored.
-    pub fn store_in(&self, records: Arc<dyn LoginRecords>) {
+    pub fn set_records(&self, records: Arc<dyn LoginRecords>) {
         self.records.store(Arc::new(Some(records)));
     }
 
     /// Forgets what is known of sessions that have changed; of all where nobody knows which.
-    pub fn changed(&self, session_ids: Option<&[String]>) {
-        self.sessions.changed(session_ids);
+    pub fn forget_changed(&self, session_ids: Option<&[String]>) {
+        self.sessions.forget_changed(session_ids);
     }
 
     /// The requests of sessions that are to be stored; `all` with those that could still wait.
-    pub fn activity(&self, all: bool) -> Vec<LoginActivity> {
-        self.sessions.activity(Utc::now().timestamp(), all)
+    pub fn due_activity(&self, all: bool) -> Vec<LoginActivity> {
+        self.sessions.due_activity(Utc::now().timestamp(), all)
     }
 
     /// Notes that these requests are stored.
@@ -138,59 +140,59 @@ impl Logins {
     /// Removes the sessions that have ended here, and could not be removed then.
     pub async fn remove_ended(&self) -> Result<(), LoginRecordsError> {
         for session_id in self.sessions.ended_here() {
-            self.remove(&session_id).await?;
+            self.remove_session(&session_id).await?;
         }
         Ok(())
     }
 
-    async fn answer(
+    async fn authenticate_request(
         self: &Arc<Self>,
         request: LoginRequest,
         reach: Reach,
         place: &(dyn Fn() -> LoginPlace + Send + Sync),
     ) -> LoginOutcome {
-        let issuer = self.issuer(&request, reach);
+        let issuer = self.issuer_for_request(&request, reach);
         let visit = &request.visit;
         if !visit.may_have_cookies() {
-            return refused(NEEDS_TLS);
+            return refused_outcome(NEEDS_TLS);
         }
         if let Some(domain) = &request.config.cookie_domain
             && !is_within(&visit.host, domain)
         {
-            return refused(OTHER_DOMAIN);
+            return refused_outcome(OTHER_DOMAIN);
         }
         let answered = match visit.kind {
-            VisitKind::Login => self.begin(&request, &issuer, ("/", true), None).await,
+            VisitKind::Login => self.begin_login(&request, &issuer, ("/", true), None).await,
             VisitKind::Logout => self.log_out(&request).await,
             VisitKind::Callback => {
-                let finished = self.finish(&request, &issuer, place()).await;
-                self.counts.count(&finished);
+                let finished = self.finish_login(&request, &issuer, place()).await;
+                self.counts.count_outcome(&finished);
                 finished
             }
-            VisitKind::Navigation | VisitKind::Call => self.check(&request, &issuer).await,
+            VisitKind::Navigation | VisitKind::Call => self.check_session(&request, &issuer).await,
         };
-        answered.unwrap_or_else(|error| failed(&request, &error))
+        answered.unwrap_or_else(|error| failed_outcome(&request, &error))
     }
 
     /// Lets somebody with a session in, and sends others to log in.
-    async fn check(
+    async fn check_session(
         self: &Arc<Self>,
         request: &LoginRequest,
         issuer: &Arc<Issuer>,
     ) -> Result<LoginOutcome, LoginError> {
         let now = Utc::now();
-        let end = match self.session(request, now) {
+        let end = match self.load_session(request, now) {
             Ok(session) if self.is_live(request, &session.id).await? => {
-                match self.current(request, issuer, session.clone(), now).await {
+                match self.renew_if_due(request, issuer, session.clone(), now).await {
                     Ok(Some((renewed, is_refreshed))) => {
                         // It may have ended while the issuer was asked.
                         if !is_refreshed || self.is_live(request, &renewed.id).await? {
-                            return self.admit(request, renewed, is_refreshed, now);
+                            return self.admit_visitor(request, renewed, is_refreshed, now);
                         }
                         None
                     }
                     Ok(None) => None,
-                    Err(error) => return Ok(self.not_renewed(request, &session, &error)),
+                    Err(error) => return Ok(self.failed_renewal(request, &session, &error)),
                 }
             }
             Ok(_) => None,
@@ -198,29 +200,29 @@ impl Logins {
         };
         match request.visit.kind {
             VisitKind::Navigation => {
-                self.begin(request, issuer, (&request.visit.target, false), end).await
+                self.begin_login(request, issuer, (&request.visit.target, false), end).await
             }
-            _ => Ok(unauthorized(request, end)),
+            _ => Ok(unauthorized_outcome(request, end)),
         }
     }
 
     /// The session of a request, as it is known best; else how it has ended, if there was one.
-    fn session(
+    fn load_session(
         &self,
         request: &LoginRequest,
         now: DateTime<Utc>,
     ) -> Result<LoginSession, Option<LoginSessionEnd>> {
-        let session = LoginSession::read(&self.seal, request).ok_or(None)?;
+        let session = LoginSession::from_cookies(&self.seal, request).ok_or(None)?;
         // A tab that has been open for long may have older cookies.
-        let session = self.memory.renewals.newer(&session).unwrap_or(session);
-        match session.end(&request.config, now) {
+        let session = self.memory.renewals.newer_session(&session).unwrap_or(session);
+        match session.end_reason(&request.config, now) {
             Some(end) => Err(Some(end)),
             None => Ok(session),
         }
     }
 
     /// The session after its issuer was asked again, where that is due; none when it has ended by that.
-    async fn current(
+    async fn renew_if_due(
         self: &Arc<Self>,
         request: &LoginRequest,
         issuer: &Arc<Issuer>,
@@ -230,7 +232,10 @@ impl Logins {
         if !session.is_due(&request.config, now) {
             return Ok(Some((session, false)));
         }
-        match Renewal::of(request, (issuer.clone(), self.login(request))).run(self, session).await {
+        match Renewal::for_request(request, (issuer.clone(), self.login_hash(request)))
+            .renew_session(self, session)
+            .await
+        {
             Ok(session) => Ok(Some((session, true))),
             Err(LoginError::Ended) => Ok(None),
             Err(error) => Err(error),
@@ -239,72 +244,72 @@ impl Logins {
 
     /// Whether a session is stored, and so has not ended.
     async fn is_live(&self, request: &LoginRequest, session_id: &str) -> Result<bool, LoginError> {
-        let (login, records) = (self.login(request), self.records()?);
+        let (login, records) = (self.login_hash(request), self.session_records()?);
         Ok(self.sessions.is_live((login, session_id), records.as_ref()).await?)
     }
 
     /// Ends a session of a login on all nodes; on this one also if it cannot be removed at the moment.
-    async fn end(&self, (login, session_id): (u32, &str)) -> Result<(), LoginRecordsError> {
-        self.sessions.end_here(login, session_id);
-        self.memory.renewals.forget(session_id);
-        self.remove(session_id).await
+    async fn end_session(&self, (login, session_id): (u32, &str)) -> Result<(), LoginRecordsError> {
+        self.sessions.mark_ended_here(login, session_id);
+        self.memory.renewals.forget_session(session_id);
+        self.remove_session(session_id).await
     }
 
-    async fn remove(&self, session_id: &str) -> Result<(), LoginRecordsError> {
-        let records = self.records()?;
-        self.stored(records.remove(session_id)).await?;
-        self.sessions.removed(session_id);
+    async fn remove_session(&self, session_id: &str) -> Result<(), LoginRecordsError> {
+        let records = self.session_records()?;
+        self.await_store(records.remove_session(session_id)).await?;
+        self.sessions.mark_removed(session_id);
         Ok(())
     }
 
-    fn records(&self) -> Result<Arc<dyn LoginRecords>, LoginRecordsError> {
+    fn session_records(&self) -> Result<Arc<dyn LoginRecords>, LoginRecordsError> {
         let records = self.records.load();
         let missing = || LoginRecordsError("nobody stores sessions here".to_owned());
         records.as_ref().clone().ok_or_else(missing)
     }
 
     /// Stores a session; its identifier, or none where its login has made one before.
-    async fn create(
+    async fn create_session(
         &self,
         records: Arc<dyn LoginRecords>,
         new: NewLoginSession,
     ) -> Result<Option<String>, LoginRecordsError> {
-        let created = create_in_time(records, new, RECORD_TIMEOUT).await;
-        created.inspect_err(|error| self.unstored.note("stored", error))
+        let created = create_with_timeout(records, new, RECORD_TIMEOUT).await;
+        created.inspect_err(|error| self.unstored.record_failure("stored", error))
     }
 
     /// What comes of storing something, unless it takes too long. Where that fails, sessions may still be looked
     /// up: other visitors do not wait for those who log in.
-    async fn stored<T>(&self, stored: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
-        let result = in_time(stored).await;
-        result.inspect_err(|error| self.unstored.note("stored", error))
+    async fn await_store<T>(&self, stored: RecordFuture<'_, T>) -> Result<T, LoginRecordsError> {
+        let result = with_record_timeout(stored).await;
+        result.inspect_err(|error| self.unstored.record_failure("stored", error))
     }
 
     /// Whose a session is among those who share the memory of a node: the login's of an owner. A visitor may have
     /// a say in the client's name.
-    fn login(&self, request: &LoginRequest) -> u32 {
+    fn login_hash(&self, request: &LoginRequest) -> u32 {
         self.hasher.hash_one((&request.config.document_hash, &request.owner)) as u32
     }
 
     /// Says why nobody is let in, with what the issuer has given before it failed: an older refresh token
     /// may be good no more.
-    fn not_renewed(
+    fn failed_renewal(
         &self,
         request: &LoginRequest,
         session: &LoginSession,
         error: &LoginError,
     ) -> LoginOutcome {
-        let mut outcome = failed(request, error);
+        let mut outcome = failed_outcome(request, error);
         if let LoginOutcome::Answered { response, .. } = &mut outcome
-            && let Some(newer) = self.memory.renewals.newer(session)
-            && let Err(error) = newer.write(&self.seal, request, &mut response.headers)
+            && let Some(newer) = self.memory.renewals.newer_session(session)
+            && let Err(error) = newer.write_cookies(&self.seal, request, &mut response.headers)
         {
             tracing::warn!(err = %error, "what an issuer has given is not kept");
         }
         outcome
     }
 
-    fn admit(
+    fn admit_visitor(
         &self,
         request: &LoginRequest,
         mut session: LoginSession,
@@ -312,15 +317,15 @@ impl Logins {
         now: DateTime<Utc>,
     ) -> Result<LoginOutcome, LoginError> {
         let is_stale =
-            session.is_stale || is_refreshed || session.is_to_be_noted(&request.config, now);
+            session.is_stale || is_refreshed || session.is_record_due(&request.config, now);
         let mut headers = HeaderMap::new();
         if is_stale {
-            session.note_request(now.timestamp_millis());
-            session.write(&self.seal, request, &mut headers)?;
+            session.record_request(now.timestamp_millis());
+            session.write_cookies(&self.seal, request, &mut headers)?;
         }
         let config = &request.config;
-        let [left, idle] = [session.left(config, now), config.idle_timeout].map(whole_seconds);
-        self.sessions.touch(&session.id, (now.timestamp(), left, idle));
+        let [left, idle] = [session.time_left(config, now), config.idle_timeout].map(whole_seconds);
+        self.sessions.record_request(&session.id, (now.timestamp(), left, idle));
         let expires_at = session.expires_at(config, now);
         Ok(LoginOutcome::Admitted(Box::new(Admission {
             identity: session.identity,
@@ -337,7 +342,7 @@ impl Logins {
 
 /// Says to a visitor why they are not let in, and to the operator what they can do something about: anybody
 /// may bring a login that has not begun.
-fn failed(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
+fn failed_outcome(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
     let (client_id, host) = (&request.client_id, &request.visit.host);
     match error {
         // That nothing can be stored is logged once for all.
@@ -346,14 +351,14 @@ fn failed(request: &LoginRequest, error: &LoginError) -> LoginOutcome {
         }
         _ => tracing::warn!(client_id, host, err = %error, "a login failed"),
     }
-    refused(error.answer())
+    refused_outcome(error.response_parts())
 }
 
 fn is_within(host: &str, domain: &str) -> bool {
     host == domain || host.strip_suffix(domain).is_some_and(|name| name.ends_with('.'))
 }
 
-fn refused((status, code, sentence): (StatusCode, u16, &'static str)) -> LoginOutcome {
+fn refused_outcome((status, code, sentence): (StatusCode, u16, &'static str)) -> LoginOutcome {
     let mut outcome = LoginOutcome::refused(status, code, sentence);
     if let LoginOutcome::Answered { response, .. } = &mut outcome
         && status == StatusCode::SERVICE_UNAVAILABLE
@@ -364,7 +369,7 @@ fn refused((status, code, sentence): (StatusCode, u16, &'static str)) -> LoginOu
 }
 
 /// Says to a program that it must log in, which only a browser can.
-fn unauthorized(request: &LoginRequest, end: Option<LoginSessionEnd>) -> LoginOutcome {
+fn unauthorized_outcome(request: &LoginRequest, end: Option<LoginSessionEnd>) -> LoginOutcome {
     let sentence = "You must log in: open this address in a browser.";
     let mut outcome = LoginOutcome::refused(StatusCode::UNAUTHORIZED, 3445, sentence);
     if let LoginOutcome::Answered { response, result } = &mut outcome {
@@ -384,8 +389,8 @@ fn unauthorized(request: &LoginRequest, end: Option<LoginSessionEnd>) -> LoginOu
 }
 
 /// Takes the cookies of logins out of a request: those who check them find them, and no upstream does.
-pub fn withhold<B>(request: &mut Request<B>) {
-    if let Some(cookies) = cookies::withhold(request.headers_mut()) {
+pub fn withhold_cookies<B>(request: &mut Request<B>) {
+    if let Some(cookies) = cookies::withhold_cookies(request.headers_mut()) {
         request.extensions_mut().insert(cookies);
     }
 }

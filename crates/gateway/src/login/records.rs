@@ -84,14 +84,14 @@ pub trait LoginRecords: Send + Sync + 'static {
     fn has_ended<'a>(&'a self, attempt: &'a LoginAttemptId) -> RecordFuture<'a, bool>;
 
     /// Stores a session; its identifier, or none where the login has made one before.
-    fn create(&self, session: NewLoginSession) -> RecordFuture<'_, Option<String>>;
+    fn create_session(&self, session: NewLoginSession) -> RecordFuture<'_, Option<String>>;
 
     /// The last request of a session that is stored, in seconds of Unix; none where the session is not.
     fn last_active<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, Option<i64>>;
 
     /// Removes a session, which ends it on all nodes.
-    fn remove<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()>;
+    fn remove_session<'a>(&'a self, session_id: &'a str) -> RecordFuture<'a, ()>;
 
     /// Grows when sessions may have changed without a word to the gateway; none while it is not notified of changes.
-    fn doubts(&self) -> Option<u64>;
+    fn missed_changes(&self) -> Option<u64>;
 }

@@ -23,7 +23,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    pub(super) fn of(request: &LoginRequest, (issuer, login): (Arc<Issuer>, u32)) -> Self {
+    pub(super) fn for_request(request: &LoginRequest, (issuer, login): (Arc<Issuer>, u32)) -> Self {
         Self {
             issuer,
             owner: request.owner.clone(),
@@ -36,31 +36,31 @@ impl Renewal {
 
     /// Renews a session, once for all requests that wait for it; it goes on when whoever has asked first
     /// goes away, because a refresh token is good once.
-    pub(super) async fn run(
+    pub(super) async fn renew_session(
         self,
         logins: &Arc<Logins>,
         mut session: LoginSession,
     ) -> Result<LoginSession, LoginError> {
         let logins = logins.clone();
         let renewing = tokio::spawn(async move {
-            let slot = logins.memory.renewals.slot((self.login, &session.id));
+            let slot = logins.memory.renewals.slot_for_session((self.login, &session.id));
             let _flight = slot.flight.lock().await;
             if logins.sessions.has_ended(&session.id) {
                 return Err(LoginError::Ended);
             }
-            if let Some(newer) = slot.newer(&session) {
+            if let Some(newer) = slot.newer_session(&session) {
                 if !newer.is_due(&self.config, Utc::now()) {
                     return Ok(newer);
                 }
                 session = newer;
             }
-            if let Some(failure) = slot.failure() {
+            if let Some(failure) = slot.recent_failure() {
                 return Err(failure);
             }
-            let renewed = self.ask(&slot, &session).await;
-            slot.keep(&renewed);
+            let renewed = self.ask_issuer(&slot, &session).await;
+            slot.store_result(&renewed);
             if let Err(LoginError::Ended) = renewed
-                && let Err(err) = logins.end((self.login, &session.id)).await
+                && let Err(err) = logins.end_session((self.login, &session.id)).await
             {
                 tracing::warn!(%err, "a session that its issuer has ended is still stored");
             }
@@ -69,13 +69,14 @@ impl Renewal {
         renewing.await.unwrap_or_else(|error| Err(LoginError::Internal(error.to_string())))
     }
 
-    async fn ask(
+    async fn ask_issuer(
         &self,
         slot: &RenewalSlot,
         session: &LoginSession,
     ) -> Result<LoginSession, LoginError> {
-        let metadata = self.issuer.metadata().await?;
-        let calls = self.issuer.renewal_calls.of((self.client_id.clone(), self.owner.clone()));
+        let metadata = self.issuer.fetch_metadata().await?;
+        let calls =
+            self.issuer.renewal_calls.for_caller((self.client_id.clone(), self.owner.clone()));
         let client = TokenClient {
             issuer: &self.issuer,
             metadata: &metadata,
@@ -86,7 +87,7 @@ impl Renewal {
         let mut renewed = session.clone();
         if let Some(token) = &session.refresh_token {
             let parameters = [("grant_type", "refresh_token"), ("refresh_token", token)];
-            let tokens = match client.tokens(&parameters).await {
+            let tokens = match client.request_tokens(&parameters).await {
                 Err(LoginError::Refused(reason)) => {
                     tracing::info!(
                         issuer = metadata.issuer,
@@ -103,16 +104,16 @@ impl Renewal {
             renewed.generation += 1;
             renewed.is_stale = true;
             // The token before is good no more, whatever becomes of the rest. Until all was asked, it stays due.
-            slot.keep(&Ok(LoginSession { access_expires: Some(0), ..renewed.clone() }));
+            slot.store_result(&Ok(LoginSession { access_expires: Some(0), ..renewed.clone() }));
             renewed.access_expires = expires;
             if let Some(id_token) = tokens.id_token {
                 renewed.token_identity = self.identity_of(&client, &id_token, session).await?;
                 renewed.id_token = Some(id_token);
             }
         }
-        match client.userinfo(renewed.access_token.as_deref(), &self.config).await? {
+        match client.fetch_userinfo(renewed.access_token.as_deref(), &self.config).await? {
             Some(more) => {
-                let identity = renewed.token_identity.with(more);
+                let identity = renewed.token_identity.merged_with(more);
                 renewed.identity = identity.ok_or(LoginError::Ended)?;
             }
             // Nobody can say whether they are still the same.
@@ -133,8 +134,8 @@ impl Renewal {
         id_token: &str,
         session: &LoginSession,
     ) -> Result<Identity, LoginError> {
-        let claims = client.verify(id_token, &self.config, None).await?;
-        let identity = Identity::of(&claims).ok_or(LoginError::Ended)?;
+        let claims = client.verify_id_token(id_token, &self.config, None).await?;
+        let identity = Identity::from_claims(&claims).ok_or(LoginError::Ended)?;
         if identity.subject != session.token_identity.subject {
             return Err(LoginError::Ended);
         }

@@ -17,7 +17,7 @@ pub(super) struct Seal(pub Prk);
 
 impl Seal {
     /// A text that says this to whoever has the key and names the same purpose and binding.
-    pub(super) fn seal(
+    pub(super) fn seal_content(
         &self,
         purpose: &str,
         binding: &str,
@@ -27,14 +27,15 @@ impl Seal {
         getrandom::fill(&mut salt).map_err(|error| LoginError::Internal(error.to_string()))?;
         let mut bytes =
             serde_json::to_vec(content).map_err(|error| LoginError::Internal(error.to_string()))?;
-        let key = self.key(purpose, &salt).ok_or(LoginError::Internal("no key".to_owned()))?;
-        let sealed = key.seal_in_place_append_tag(nonce(), Aad::from(binding), &mut bytes);
+        let key =
+            self.derive_key(purpose, &salt).ok_or(LoginError::Internal("no key".to_owned()))?;
+        let sealed = key.seal_in_place_append_tag(zero_nonce(), Aad::from(binding), &mut bytes);
         sealed.map_err(|error| LoginError::Internal(error.to_string()))?;
         Ok(BASE64_URL_SAFE_NO_PAD.encode([&salt[..], &bytes].concat()))
     }
 
     /// What a text says; none where it was not sealed for this purpose and binding.
-    pub(super) fn open<T: DeserializeOwned>(
+    pub(super) fn open_text<T: DeserializeOwned>(
         &self,
         purpose: &str,
         binding: &str,
@@ -43,19 +44,19 @@ impl Seal {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         let (salt, sealed) = bytes.split_at_checked(SALT_BYTES)?;
         let mut sealed = sealed.to_vec();
-        let key = self.key(purpose, salt)?;
-        let opened = key.open_in_place(nonce(), Aad::from(binding), &mut sealed).ok()?;
+        let key = self.derive_key(purpose, salt)?;
+        let opened = key.open_in_place(zero_nonce(), Aad::from(binding), &mut sealed).ok()?;
         serde_json::from_slice(opened).ok()
     }
 
-    fn key(&self, purpose: &str, salt: &[u8]) -> Option<LessSafeKey> {
+    fn derive_key(&self, purpose: &str, salt: &[u8]) -> Option<LessSafeKey> {
         let info = [b"login ", purpose.as_bytes(), b" ", salt];
         let key: UnboundKey = self.0.expand(&info, &AES_256_GCM).ok()?.into();
         Some(LessSafeKey::new(key))
     }
 }
 
-fn nonce() -> Nonce {
+fn zero_nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
@@ -79,9 +80,9 @@ mod tests {
 
     #[test]
     fn a_text_opens_for_its_purpose_and_binding_alone() {
-        let text = seal(b"1").seal("session", "a", &"secret").unwrap();
+        let text = seal(b"1").seal_content("session", "a", &"secret").unwrap();
         let open = |secret: &[u8], purpose, binding, text: &str| {
-            seal(secret).open::<String>(purpose, binding, text)
+            seal(secret).open_text::<String>(purpose, binding, text)
         };
 
         assert_eq!(open(b"1", "session", "a", &text).as_deref(), Some("secret"));
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn no_two_sealed_texts_are_the_same() {
         let seal = seal(b"1");
-        let text = || seal.seal("session", "a", &"secret").unwrap();
+        let text = || seal.seal_content("session", "a", &"secret").unwrap();
 
         assert_ne!(text(), text());
         assert_ne!(random_text().unwrap(), random_text().unwrap());

@@ -68,7 +68,7 @@ pub(super) enum LoginSessionEnd {
 
 impl LoginSession {
     /// The session that a request carries.
-    pub(super) fn read(seal: &Seal, request: &LoginRequest) -> Option<Self> {
+    pub(super) fn from_cookies(seal: &Seal, request: &LoginRequest) -> Option<Self> {
         let LoginRequest { config, visit, .. } = request;
         let chunk = |at: usize| visit.cookies.get(&visit.session_cookie(config, at));
         let (count, first) = chunk(0)?.split_once('.')?;
@@ -77,15 +77,20 @@ impl LoginSession {
         for at in 1..count {
             text.push_str(chunk(at)?);
         }
-        seal.open(PURPOSE, &binding(request), &text)
+        seal.open_text(PURPOSE, &cookie_binding(request), &text)
     }
 
     /// Why it has ended; none while it lasts.
-    pub(super) fn end(&self, config: &LoginConfig, now: DateTime<Utc>) -> Option<LoginSessionEnd> {
+    pub(super) fn end_reason(
+        &self,
+        config: &LoginConfig,
+        now: DateTime<Utc>,
+    ) -> Option<LoginSessionEnd> {
         let now = now.timestamp_millis();
-        if now >= self.started_at().saturating_add(millis(config.max_duration)) {
+        if now >= self.started_at().saturating_add(duration_millis(config.max_duration)) {
             Some(LoginSessionEnd::MaxDuration)
-        } else if now >= self.seen_at().saturating_add(millis(noted_idle_timeout(config))) {
+        } else if now >= self.seen_at().saturating_add(duration_millis(noted_idle_timeout(config)))
+        {
             Some(LoginSessionEnd::Idle)
         } else {
             None
@@ -103,21 +108,21 @@ impl LoginSession {
     }
 
     /// Notes a request, in milliseconds of Unix, unless a later one was noted.
-    pub(super) fn note_request(&mut self, at: i64) {
+    pub(super) fn record_request(&mut self, at: i64) {
         if at > self.seen_at() {
             (self.seen, self.seen_millis) = seconds_and_millis(at);
         }
     }
 
     /// Whether its last request was noted so long ago that this one is to be.
-    pub(super) fn is_to_be_noted(&self, config: &LoginConfig, now: DateTime<Utc>) -> bool {
-        now.timestamp_millis() - self.seen_at() >= millis(note_interval(config))
+    pub(super) fn is_record_due(&self, config: &LoginConfig, now: DateTime<Utc>) -> bool {
+        now.timestamp_millis() - self.seen_at() >= duration_millis(note_interval(config))
     }
 
     /// Whether the issuer is to be asked again before anybody is let in.
     pub(super) fn is_due(&self, config: &LoginConfig, now: DateTime<Utc>) -> bool {
         let renewed = millis_of(self.renewed, self.renewed_millis);
-        let interval = config.refresh_interval.map(millis);
+        let interval = config.refresh_interval.map(duration_millis);
         let ends_soon = |end: i64| now.timestamp() >= end.saturating_sub(RENEWAL_LEAD_SECONDS);
         interval.is_some_and(|it| now.timestamp_millis() >= renewed.saturating_add(it))
             || self.refresh_token.is_some() && self.access_expires.is_some_and(ends_soon)
@@ -125,39 +130,39 @@ impl LoginSession {
 
     /// When it ends if nobody uses it any more, RFC 3339.
     pub(super) fn expires_at(&self, config: &LoginConfig, now: DateTime<Utc>) -> String {
-        (now + self.left(config, now)).to_rfc3339_opts(SecondsFormat::Secs, true)
+        (now + self.time_left(config, now)).to_rfc3339_opts(SecondsFormat::Secs, true)
     }
 
     /// For how long it lasts if nobody uses it any more.
-    pub(super) fn left(&self, config: &LoginConfig, now: DateTime<Utc>) -> Duration {
+    pub(super) fn time_left(&self, config: &LoginConfig, now: DateTime<Utc>) -> Duration {
         self.left_of(config, now.timestamp_millis()).min(config.idle_timeout)
     }
 
     /// For how long it lasts in any case.
     fn left_of(&self, config: &LoginConfig, now: i64) -> Duration {
-        let left = self.started_at().saturating_add(millis(config.max_duration)) - now;
+        let left = self.started_at().saturating_add(duration_millis(config.max_duration)) - now;
         Duration::from_millis(u64::try_from(left).unwrap_or_default())
     }
 
     /// Writes its cookies, in place of those that the visitor has.
-    pub(super) fn write(
+    pub(super) fn write_cookies(
         &self,
         seal: &Seal,
         request: &LoginRequest,
         headers: &mut HeaderMap,
     ) -> Result<(), LoginError> {
-        let binding = binding(request);
-        let mut text = seal.seal(PURPOSE, &binding, self)?;
+        let binding = cookie_binding(request);
+        let mut text = seal.seal_content(PURPOSE, &binding, self)?;
         if text.len() > MAX_COOKIE_CHUNKS * MAX_VALUE_BYTES {
             // Nothing here needs it any more.
             let smaller = Self { id_token: None, ..self.clone() };
-            text = seal.seal(PURPOSE, &binding, &smaller)?;
+            text = seal.seal_content(PURPOSE, &binding, &smaller)?;
         }
         if text.len() > MAX_COOKIE_CHUNKS * MAX_VALUE_BYTES - 2 && self.generation > 0 {
             // Somebody who is in already stays in, and can be asked for again.
             tracing::warn!("the access token of a renewed session is too large for its cookies");
             let smaller = Self { id_token: None, access_token: None, ..self.clone() };
-            text = seal.seal(PURPOSE, &binding, &smaller)?;
+            text = seal.seal_content(PURPOSE, &binding, &smaller)?;
         }
         let count = (text.len() + 2).div_ceil(MAX_VALUE_BYTES);
         if count > MAX_COOKIE_CHUNKS {
@@ -185,7 +190,7 @@ impl LoginSession {
 }
 
 /// Takes the cookies of a session from a visitor.
-pub(super) fn forget(request: &LoginRequest, headers: &mut HeaderMap) {
+pub(super) fn clear_cookies(request: &LoginRequest, headers: &mut HeaderMap) {
     for at in 0..MAX_COOKIE_CHUNKS {
         let name = request.visit.session_cookie(&request.config, at);
         if at == 0 || request.visit.cookies.get(&name).is_some() {
@@ -196,11 +201,11 @@ pub(super) fn forget(request: &LoginRequest, headers: &mut HeaderMap) {
 
 /// What a cookie is good for: nothing but this login, for a client that knows the same secret, at this site.
 /// Nobody has shown to know the secret of the operator's client: what is good with that belongs to its owner.
-pub(super) fn binding(request: &LoginRequest) -> String {
-    let site = request.visit.site(&request.config);
+pub(super) fn cookie_binding(request: &LoginRequest) -> String {
+    let site = request.visit.session_site(&request.config);
     let secret = ring::digest::digest(&ring::digest::SHA256, request.client_secret.0.as_bytes());
     let secret = BASE64_URL_SAFE_NO_PAD.encode(secret.as_ref());
-    let digest = request.config.digest(site);
+    let digest = request.config.session_digest(site);
     let binding = format!("{digest}\n{secret}\n{}\n{site}", request.client_id);
     if request.config.is_managed { format!("{binding}\n{}", request.owner) } else { binding }
 }
@@ -245,14 +250,14 @@ fn noted_idle_timeout(config: &LoginConfig) -> Duration {
 
 /// The seconds of a duration, and one more for those that are not whole.
 pub(super) fn whole_seconds(duration: Duration) -> i64 {
-    seconds(duration.saturating_add(Duration::from_nanos(999_999_999)))
+    duration_seconds(duration.saturating_add(Duration::from_nanos(999_999_999)))
 }
 
-fn seconds(duration: Duration) -> i64 {
+fn duration_seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
-fn millis(duration: Duration) -> i64 {
+fn duration_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -313,23 +318,23 @@ mod tests {
     fn a_session_lasts_as_long_as_is_configured_whenever_its_second_has_begun() {
         let (config, session) = (config(60, 2), session(900));
 
-        assert_eq!(session.end(&config, at(2899)), None);
-        assert_eq!(session.end(&config, at(2900)), Some(LoginSessionEnd::MaxDuration));
-        assert_eq!(whole_seconds(session.left(&config, at(1000))), 2, "1.9 s are left");
-        assert_eq!(session.left(&config, at(5000)), Duration::ZERO);
+        assert_eq!(session.end_reason(&config, at(2899)), None);
+        assert_eq!(session.end_reason(&config, at(2900)), Some(LoginSessionEnd::MaxDuration));
+        assert_eq!(whole_seconds(session.time_left(&config, at(1000))), 2, "1.9 s are left");
+        assert_eq!(session.time_left(&config, at(5000)), Duration::ZERO);
     }
 
     #[test]
     fn nobody_is_idle_before_the_time_after_a_request_that_was_not_noted() {
         let (config, mut session) = (config(1, 60), session(900));
-        assert!(!session.is_to_be_noted(&config, at(999)));
+        assert!(!session.is_record_due(&config, at(999)));
 
-        assert_eq!(session.end(&config, at(999 + 1000)), None, "a request was not noted");
-        assert_eq!(session.end(&config, at(2000)), Some(LoginSessionEnd::Idle));
-        session.note_request(at(1500).timestamp_millis());
-        session.note_request(at(1200).timestamp_millis());
-        assert_eq!(session.end(&config, at(2599)), None);
-        assert_eq!(session.end(&config, at(2600)), Some(LoginSessionEnd::Idle));
+        assert_eq!(session.end_reason(&config, at(999 + 1000)), None, "a request was not noted");
+        assert_eq!(session.end_reason(&config, at(2000)), Some(LoginSessionEnd::Idle));
+        session.record_request(at(1500).timestamp_millis());
+        session.record_request(at(1200).timestamp_millis());
+        assert_eq!(session.end_reason(&config, at(2599)), None);
+        assert_eq!(session.end_reason(&config, at(2600)), Some(LoginSessionEnd::Idle));
     }
 
     #[test]
@@ -346,7 +351,7 @@ mod tests {
 
         let read: LoginSession = serde_json::from_value(older).unwrap();
 
-        assert_eq!(read.end(&config(60, 2), at(1999)), None);
-        assert_eq!(read.end(&config(60, 2), at(2000)), Some(LoginSessionEnd::MaxDuration));
+        assert_eq!(read.end_reason(&config(60, 2), at(1999)), None);
+        assert_eq!(read.end_reason(&config(60, 2), at(2000)), Some(LoginSessionEnd::MaxDuration));
     }
 }

@@ -23,8 +23,8 @@ use crate::login::issuer::{Issuer, IssuerMetadata, LoginError};
 use crate::login::records::{LoginAttemptId, NewLoginSession};
 use crate::login::seal::random_text;
 use crate::login::session::{
-    self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, binding, seconds_and_millis, set_cookie,
-    whole_seconds,
+    self, LoginSession, LoginSessionEnd, MAX_VALUE_BYTES, cookie_binding, seconds_and_millis,
+    set_cookie, whole_seconds,
 };
 use crate::login::tokens::{IssuedTokens, TokenClient};
 use crate::login::{LoginPlace, Logins};
@@ -52,14 +52,14 @@ struct LoginAttempt {
 
 impl Logins {
     /// Sends a visitor to the issuer; a fresh login does not take over one that is there already.
-    pub(super) async fn begin(
+    pub(super) async fn begin_login(
         &self,
         request: &LoginRequest,
         issuer: &Arc<Issuer>,
         (target, is_fresh): (&str, bool),
         end: Option<LoginSessionEnd>,
     ) -> Result<LoginOutcome, LoginError> {
-        let metadata = issuer.metadata().await?;
+        let metadata = issuer.fetch_metadata().await?;
         let mut pending = LoginAttempt {
             state: random_text()?,
             nonce: random_text()?,
@@ -68,14 +68,14 @@ impl Logins {
             started: Utc::now().timestamp(),
         };
         let url = authorization_url(&metadata.authorization_endpoint, request, &pending, is_fresh)?;
-        let mut response = redirect(&url)?;
+        let mut response = redirect_response(&url)?;
         self.limit_logins(request, &mut response.headers);
         let name = request.visit.login_cookie(&request.config, &pending.state);
-        let mut sealed = self.seal.seal(PURPOSE, &binding(request), &pending)?;
+        let mut sealed = self.seal.seal_content(PURPOSE, &cookie_binding(request), &pending)?;
         if sealed.len() > MAX_VALUE_BYTES {
             // Browsers would not keep it, and the login would have no beginning.
             "/".clone_into(&mut pending.target);
-            sealed = self.seal.seal(PURPOSE, &binding(request), &pending)?;
+            sealed = self.seal.seal_content(PURPOSE, &cookie_binding(request), &pending)?;
         }
         set_cookie(&mut response.headers, request, (&name, &sealed, LOGIN_SECONDS), false);
         let result = json!({
@@ -98,27 +98,29 @@ impl Logins {
     }
 
     /// Makes a session of what the issuer sends a visitor back with.
-    pub(super) async fn finish(
+    pub(super) async fn finish_login(
         &self,
         request: &LoginRequest,
         issuer: &Arc<Issuer>,
         place: LoginPlace,
     ) -> Result<LoginOutcome, LoginError> {
         let visit = &request.visit;
-        let state = visit.parameter("state").ok_or(LoginError::UnknownLogin)?;
+        let state = visit.query_parameter("state").ok_or(LoginError::UnknownLogin)?;
         let name = visit.login_cookie(&request.config, &state);
         let sealed = visit.cookies.get(&name).ok_or(LoginError::UnknownLogin)?;
-        let pending: Option<LoginAttempt> = self.seal.open(PURPOSE, &binding(request), sealed);
+        let pending: Option<LoginAttempt> =
+            self.seal.open_text(PURPOSE, &cookie_binding(request), sealed);
         let pending = pending.filter(|pending| pending.state == state);
         let pending = pending.ok_or(LoginError::UnknownLogin)?;
         let (now, last) = (Utc::now().timestamp(), pending.started + LOGIN_SECONDS);
         // Without a code there is nothing that could be used twice.
-        let has_answer = visit.parameter("code").or_else(|| visit.parameter("error")).is_some();
+        let has_answer =
+            visit.query_parameter("code").or_else(|| visit.query_parameter("error")).is_some();
         if now > last || !has_answer {
             return Err(LoginError::UnknownLogin);
         }
         // Asked before the code is used up: where nothing can be stored, the visitor may come again.
-        let (login, records) = (self.login(request), self.records()?);
+        let (login, records) = (self.login_hash(request), self.session_records()?);
         let attempt = LoginAttemptId { state, ends: last };
         // The database is asked once for each login, whatever a browser sends.
         if self.memory.has_ended(&attempt.state) {
@@ -131,43 +133,43 @@ impl Logins {
         }
         let mut session = log_in(request, issuer, &pending).await?;
         // Anybody may have an account at an issuer: of those whom this login does not let in nothing is stored.
-        if !request.config.allow.admit(&session.identity) {
-            return Ok(not_allowed(request, &name));
+        if !request.config.allow.allows_identity(&session.identity) {
+            return Ok(forbidden_outcome(request, &name));
         }
         // What no cookies can hold is not stored either.
-        session.write(&self.seal, request, &mut HeaderMap::new())?;
-        let before = LoginSession::read(&self.seal, request).map(|before| before.id);
+        session.write_cookies(&self.seal, request, &mut HeaderMap::new())?;
+        let before = LoginSession::from_cookies(&self.seal, request).map(|before| before.id);
         let new = new_session((request, place), &session, (attempt, before.clone()));
-        session.id = self.create(records, new).await?.ok_or(LoginError::UnknownLogin)?;
+        session.id = self.create_session(records, new).await?.ok_or(LoginError::UnknownLogin)?;
         if let Some(before) = before {
-            self.memory.renewals.forget(&before);
+            self.memory.renewals.forget_session(&before);
         }
-        let mut response = redirect(&format!("{}{}", visit.origin, pending.target))?;
+        let mut response = redirect_response(&format!("{}{}", visit.origin, pending.target))?;
         set_cookie(&mut response.headers, request, (&name, "", 0), false);
-        session.write(&self.seal, request, &mut response.headers)?;
+        session.write_cookies(&self.seal, request, &mut response.headers)?;
         Ok(LoginOutcome::Answered { response, result: json!({}) })
     }
 
     /// Ends the session of a visitor, who keeps the cookies where it cannot be ended everywhere.
     pub(super) async fn log_out(&self, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
-        if let Some(session) = LoginSession::read(&self.seal, request)
+        if let Some(session) = LoginSession::from_cookies(&self.seal, request)
             && (self.sessions.has_ended_here(&session.id)
                 || self.is_live(request, &session.id).await.unwrap_or(true))
         {
-            self.end((self.login(request), &session.id)).await?;
+            self.end_session((self.login_hash(request), &session.id)).await?;
         }
         let mut response = LocalResponse::empty(StatusCode::OK);
         response.body = "You are logged out.\n".into();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers.insert(CONTENT_TYPE, plain);
-        never_kept(&mut response.headers);
-        session::forget(request, &mut response.headers);
+        set_no_store(&mut response.headers);
+        session::clear_cookies(request, &mut response.headers);
         Ok(LoginOutcome::Answered { response, result: json!({}) })
     }
 }
 
 /// Tells somebody that they may not come in, and takes the cookie of the login away, which is over.
-fn not_allowed(request: &LoginRequest, cookie: &str) -> LoginOutcome {
+fn forbidden_outcome(request: &LoginRequest, cookie: &str) -> LoginOutcome {
     let mut outcome = LoginOutcome::refused(StatusCode::FORBIDDEN, NOT_ALLOWED.0, NOT_ALLOWED.1);
     if let LoginOutcome::Answered { response, .. } = &mut outcome {
         response.body = request.config.not_allowed().into();
@@ -188,13 +190,15 @@ fn new_session(
         attempt,
         replaces,
         identity: session.identity.clone(),
-        provider_url: config.provider.url().to_owned(),
+        provider_url: config.provider.identity_url().to_owned(),
         public_url: visit.origin.clone(),
         address,
-        location: place.connection.lookup.facts(address).and_then(LoginLocation::of),
+        location: place.connection.lookup.look_up(address).and_then(LoginLocation::from_facts),
         browser: visit.browser.clone().unwrap_or_default(),
         route_ref: place.route_ref,
-        expires: session.started.saturating_add(whole_seconds(session.left(config, Utc::now()))),
+        expires: session
+            .started
+            .saturating_add(whole_seconds(session.time_left(config, Utc::now()))),
     }
 }
 
@@ -205,9 +209,9 @@ async fn log_in(
     pending: &LoginAttempt,
 ) -> Result<LoginSession, LoginError> {
     let visit = &request.visit;
-    let metadata = issuer.metadata().await?;
+    let metadata = issuer.fetch_metadata().await?;
     let code = code_of(visit, &metadata)?;
-    let calls = issuer.login_calls.of((request.client_id.clone(), request.owner.clone()));
+    let calls = issuer.login_calls.for_caller((request.client_id.clone(), request.owner.clone()));
     let client = TokenClient {
         issuer,
         metadata: &metadata,
@@ -224,7 +228,7 @@ async fn log_in(
     if request.config.provider.takes_pkce() {
         parameters.push(("code_verifier", &pending.verifier));
     }
-    let tokens = client.tokens(&parameters).await?;
+    let tokens = client.request_tokens(&parameters).await?;
     let (token_identity, identity) = identities(&client, request, pending, &tokens).await?;
     let (now, millis) = seconds_and_millis(Utc::now().timestamp_millis());
     Ok(LoginSession {
@@ -252,7 +256,7 @@ async fn log_in(
 /// # Errors
 /// If another issuer has sent the visitor, or the issuer has refused the login.
 fn code_of(visit: &LoginVisit, metadata: &IssuerMetadata) -> Result<String, LoginError> {
-    match visit.parameter("iss") {
+    match visit.query_parameter("iss") {
         Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
             return Err(LoginError::Unusable("another issuer has answered".to_owned()));
         }
@@ -261,11 +265,11 @@ fn code_of(visit: &LoginVisit, metadata: &IssuerMetadata) -> Result<String, Logi
         }
         _ => {}
     }
-    if let Some(error) = visit.parameter("error") {
+    if let Some(error) = visit.query_parameter("error") {
         let error = error.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
         return Err(LoginError::Refused(error));
     }
-    visit.parameter("code").ok_or(LoginError::UnknownLogin)
+    visit.query_parameter("code").ok_or(LoginError::UnknownLogin)
 }
 
 /// Returns the identity of the ID token, and that of all that the issuer knows of the visitor.
@@ -278,21 +282,22 @@ async fn identities(
     let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
     let said = match (&request.config.provider, &tokens.id_token) {
         (LoginProvider::Issuer(_), Some(token)) => {
-            let claims = client.verify(token, &request.config, Some(&pending.nonce)).await?;
-            Some(Identity::of(&claims).ok_or_else(|| missing("subject"))?)
+            let claims =
+                client.verify_id_token(token, &request.config, Some(&pending.nonce)).await?;
+            Some(Identity::from_claims(&claims).ok_or_else(|| missing("subject"))?)
         }
         (LoginProvider::Issuer(_), None) => return Err(missing("ID token")),
         (LoginProvider::Endpoints(_), _) => None,
     };
     // Who has just come from the issuer gets the reason, and is not sent there again.
-    let more = client.userinfo(tokens.access_token.as_deref(), &request.config).await;
+    let more = client.fetch_userinfo(tokens.access_token.as_deref(), &request.config).await;
     let more = more.map_err(|error| match error {
         LoginError::Ended => LoginError::Refused("userinfo".to_owned()),
         other => other,
     })?;
     match (said, more) {
         (Some(said), Some(more)) => {
-            let all = said.with(more);
+            let all = said.merged_with(more);
             let all = all.ok_or(LoginError::Unusable("userinfo is of another one".to_owned()));
             Ok((said, all?))
         }
@@ -347,16 +352,16 @@ fn authorization_url(
     Ok(url.into())
 }
 
-fn redirect(url: &str) -> Result<LocalResponse, LoginError> {
+fn redirect_response(url: &str) -> Result<LocalResponse, LoginError> {
     let mut response = LocalResponse::empty(StatusCode::FOUND);
     let location = HeaderValue::try_from(url);
     let location = location.map_err(|error| LoginError::Unusable(error.to_string()))?;
     response.headers.insert(LOCATION, location);
-    never_kept(&mut response.headers);
+    set_no_store(&mut response.headers);
     Ok(response)
 }
 
-fn never_kept(headers: &mut HeaderMap) {
+fn set_no_store(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("Cookie"));
 }

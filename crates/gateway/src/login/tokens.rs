@@ -19,7 +19,7 @@ use ginnel_policy::login::{
 };
 
 use crate::login::github;
-use crate::login::issuer::{Issuer, IssuerMetadata, LoginError, read};
+use crate::login::issuer::{Issuer, IssuerMetadata, LoginError, decode_json};
 use crate::published::CallLimit;
 
 /// How long an access token is good for at least, whatever the issuer says, in seconds: else it would be
@@ -62,35 +62,35 @@ pub(super) struct TokenClient<'a> {
 
 impl TokenClient<'_> {
     /// Asks for tokens.
-    pub(super) async fn tokens(
+    pub(super) async fn request_tokens(
         &self,
         parameters: &[(&str, &str)],
     ) -> Result<IssuedTokens, LoginError> {
-        let (headers, body) = self.form(parameters)?;
+        let (headers, body) = self.token_form(parameters)?;
         let url = &self.metadata.token_endpoint;
         let call = self.issuer.call((Method::POST, url), headers, body, Some(self.slots));
         let response = call.await?;
         let status = response.status();
         if status.is_success() {
-            let answer: Json = read(&response)?;
+            let answer: Json = decode_json(&response)?;
             // Some providers of OAuth report errors with success.
             if answer.get("error").is_some() {
-                return Err(LoginError::Refused(reason(&answer)));
+                return Err(LoginError::Refused(error_reason(&answer)));
             }
             // What is wrong with a token is not said with the token.
             return serde_json::from_value(answer)
                 .map_err(|_| LoginError::Unusable("its tokens are no texts".to_owned()));
         }
-        match read::<Json>(&response) {
+        match decode_json::<Json>(&response) {
             Ok(answer) if status.is_client_error() && answer.get("error").is_some() => {
-                Err(LoginError::Refused(reason(&answer)))
+                Err(LoginError::Refused(error_reason(&answer)))
             }
             _ => Err(LoginError::Unreachable(format!("{} answers {status}", mask::url(url)))),
         }
     }
 
     /// A form with what proves who asks.
-    fn form(&self, parameters: &[(&str, &str)]) -> Result<(HeaderMap, Bytes), LoginError> {
+    fn token_form(&self, parameters: &[(&str, &str)]) -> Result<(HeaderMap, Bytes), LoginError> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(parameters);
         let mut headers = HeaderMap::new();
@@ -102,7 +102,7 @@ impl TokenClient<'_> {
         } else if self.posts_secret() {
             form.append_pair("client_id", self.client_id).append_pair("client_secret", secret);
         } else {
-            headers.insert(AUTHORIZATION, basic(self.client_id, secret)?);
+            headers.insert(AUTHORIZATION, basic_authorization(self.client_id, secret)?);
         }
         Ok((headers, Bytes::from(form.finish())))
     }
@@ -114,7 +114,7 @@ impl TokenClient<'_> {
     }
 
     /// Checks an ID token; asks for the keys again where it is signed with one that is not known.
-    pub(super) async fn verify(
+    pub(super) async fn verify_id_token(
         &self,
         token: &str,
         config: &LoginConfig,
@@ -129,11 +129,11 @@ impl TokenClient<'_> {
             max_age: max_age.filter(|_| nonce.is_some()),
             now: Utc::now(),
         };
-        let keys = self.issuer.keys(self.metadata, false).await?;
+        let keys = self.issuer.signing_keys(self.metadata, false).await?;
         match verify_id_token(token, &keys, &expected) {
             // A new key may have the name of an old one, or none.
             Err(IdTokenError::UnknownKey | IdTokenError::Signature) => {
-                let keys = self.issuer.keys(self.metadata, true).await?;
+                let keys = self.issuer.signing_keys(self.metadata, true).await?;
                 Ok(verify_id_token(token, &keys, &expected)?)
             }
             verified => Ok(verified?),
@@ -141,7 +141,7 @@ impl TokenClient<'_> {
     }
 
     /// What the issuer says of the bearer of a token; none where it says nothing beside its tokens.
-    pub(super) async fn userinfo(
+    pub(super) async fn fetch_userinfo(
         &self,
         token: Option<&str>,
         config: &LoginConfig,
@@ -149,28 +149,30 @@ impl TokenClient<'_> {
         let (Some(url), Some(token)) = (&self.metadata.userinfo_endpoint, token) else {
             return Ok(None);
         };
-        let claims: Json = self.ask(url, token).await?;
-        let identity = Identity::of(&claims);
+        let claims: Json = self.fetch_json(url, token).await?;
+        let identity = Identity::from_claims(&claims);
         let identity = identity.ok_or(LoginError::Unusable("userinfo names no subject".to_owned()));
         match &self.issuer.provider {
             LoginProvider::Endpoints(it) if it.userinfo_form == UserinfoForm::Github => {
-                github::complete(self, url, token, &config.scopes, identity?).await.map(Some)
+                github::complete_identity(self, url, token, &config.scopes, identity?)
+                    .await
+                    .map(Some)
             }
             _ => identity.map(Some),
         }
     }
 
     /// What is there for the bearer of a token.
-    pub(super) async fn ask<T: for<'de> Deserialize<'de>>(
+    pub(super) async fn fetch_json<T: for<'de> Deserialize<'de>>(
         &self,
         url: &str,
         token: &str,
     ) -> Result<T, LoginError> {
-        read(&self.issuer.get(url, Some(token), Some(self.slots)).await?)
+        decode_json(&self.issuer.get(url, Some(token), Some(self.slots)).await?)
     }
 }
 
-fn basic(client_id: &str, secret: &str) -> Result<HeaderValue, LoginError> {
+fn basic_authorization(client_id: &str, secret: &str) -> Result<HeaderValue, LoginError> {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = BASE64_STANDARD.encode(format!("{}:{}", encoded(client_id), encoded(secret)));
     let value = HeaderValue::try_from(format!("Basic {pair}"));
@@ -180,7 +182,7 @@ fn basic(client_id: &str, secret: &str) -> Result<HeaderValue, LoginError> {
 }
 
 /// What an issuer calls its reason, for the log.
-fn reason(answer: &Json) -> String {
+fn error_reason(answer: &Json) -> String {
     let text = answer.get("error").and_then(Json::as_str).unwrap_or("unknown");
     text.chars().filter(|it| !it.is_control()).take(MAX_REASON_CHARS).collect()
 }
@@ -210,8 +212,8 @@ mod tests {
         let provider = LoginProvider::Issuer(metadata.issuer.clone());
         for (reach, is_refused) in [(Reach::Public, true), (Reach::Any, false)] {
             let issuers = Issuers::new(Arc::default(), KeySets::new(Arc::default()));
-            let issuer = issuers.of(&provider, reach, None);
-            let calls = issuer.login_calls.of(("client".to_owned(), "owner".into()));
+            let issuer = issuers.for_provider(&provider, reach, None);
+            let calls = issuer.login_calls.for_caller(("client".to_owned(), "owner".into()));
             let client = TokenClient {
                 issuer: &issuer,
                 metadata: &metadata,
@@ -220,9 +222,9 @@ mod tests {
                 slots: &calls,
             };
             let failures = [
-                client.tokens(&[]).await.err(),
-                client.ask::<Json>(&url, "token").await.err(),
-                issuer.keys(&metadata, false).await.err(),
+                client.request_tokens(&[]).await.err(),
+                client.fetch_json::<Json>(&url, "token").await.err(),
+                issuer.signing_keys(&metadata, false).await.err(),
             ];
             for failure in failures {
                 let text = failure.unwrap().to_string();

@@ -100,7 +100,7 @@ impl BodyFeed {
         }
         self.greeting = b"";
         match self.decoder.decode(buffer) {
-            Ok(data) => self.give(data),
+            Ok(data) => self.give_data(data),
             Err(error) => {
                 self.has_failed = true;
                 self.end_with(error.into());
@@ -121,14 +121,14 @@ impl BodyFeed {
             }
             let Some(shared) = &self.shared else { return Poll::Ready(()) };
             {
-                let mut state = lock(shared);
+                let mut state = lock_state(shared);
                 if !state.is_wanted || state.is_gone {
                     state.feeder = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
             }
             match ready!(self.poll_data(cx, visitor, buffer)) {
-                Ok(data) => self.give(data),
+                Ok(data) => self.give_data(data),
                 Err(error) => {
                     self.has_failed = true;
                     self.end_with(error);
@@ -138,7 +138,7 @@ impl BodyFeed {
     }
 
     /// Drops what has come of the rest; true when that is all of it.
-    pub fn finish(&mut self, buffer: &mut BytesMut) -> bool {
+    pub fn discard_rest(&mut self, buffer: &mut BytesMut) -> bool {
         while !self.is_received() && !buffer.is_empty() {
             if self.has_failed || self.decoder.decode(buffer).is_err() {
                 return false;
@@ -179,15 +179,15 @@ impl BodyFeed {
     /// The rest of the body does not come.
     fn end_with(&self, error: FeedError) {
         let Some(shared) = &self.shared else { return };
-        let mut state = lock(shared);
+        let mut state = lock_state(shared);
         if state.end.is_none() {
             state.end_with(Err(error));
         }
     }
 
-    fn give(&mut self, data: Bytes) {
+    fn give_data(&mut self, data: Bytes) {
         let Some(shared) = &self.shared else { return };
-        let mut state = lock(shared);
+        let mut state = lock_state(shared);
         state.hint = self.decoder.size_hint();
         if !data.is_empty() {
             state.data = data;
@@ -226,7 +226,7 @@ impl FedBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, FeedError>>> {
-        let mut state = lock(&self.0);
+        let mut state = lock_state(&self.0);
         if !state.data.is_empty() {
             let data = std::mem::take(&mut state.data);
             return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -245,12 +245,12 @@ impl FedBody {
     }
 
     pub fn is_end_stream(&self) -> bool {
-        let state = lock(&self.0);
+        let state = lock_state(&self.0);
         state.end == Some(Ok(())) && state.data.is_empty() && state.trailers.is_none()
     }
 
     pub fn size_hint(&self) -> SizeHint {
-        let state = lock(&self.0);
+        let state = lock_state(&self.0);
         let rest = state.hint.exact();
         rest.map_or_else(SizeHint::default, |rest| {
             SizeHint::with_exact(rest + state.data.len() as u64)
@@ -260,11 +260,11 @@ impl FedBody {
 
 impl Drop for FedBody {
     fn drop(&mut self) {
-        lock(&self.0).is_gone = true;
+        lock_state(&self.0).is_gone = true;
     }
 }
 
-fn lock(shared: &Mutex<FeedState>) -> MutexGuard<'_, FeedState> {
+fn lock_state(shared: &Mutex<FeedState>) -> MutexGuard<'_, FeedState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -356,7 +356,7 @@ mod tests {
         let mut fixture = Fixture::new(Body::NONE, true);
 
         assert!(fixture.taker.is_none() && fixture.feed.is_received());
-        assert!(fixture.turn() && fixture.feed.finish(&mut BytesMut::new()));
+        assert!(fixture.turn() && fixture.feed.discard_rest(&mut BytesMut::new()));
         assert_eq!(fixture.received().await, "");
     }
 
@@ -468,7 +468,7 @@ mod tests {
             assert_eq!(fixture.next(), Look::Broken(FeedError::Malformed));
         }
         assert!(fixture.turn());
-        assert!(!fixture.feed.finish(&mut BytesMut::from("0\r\n\r\n")));
+        assert!(!fixture.feed.discard_rest(&mut BytesMut::from("0\r\n\r\n")));
     }
 
     #[tokio::test]
@@ -518,10 +518,10 @@ mod tests {
             let (mut feed, _taker) = BodyFeed::new(body, false);
             let mut rest = BytesMut::from(buffer);
 
-            assert_eq!(feed.finish(&mut rest), finished, "{buffer:?}");
+            assert_eq!(feed.discard_rest(&mut rest), finished, "{buffer:?}");
             assert_eq!(rest, left.as_bytes(), "{buffer:?}");
         }
         let (mut feed, _taker) = BodyFeed::new(Body::CHUNKED, false);
-        assert!(!feed.finish(&mut BytesMut::from("no chunk")));
+        assert!(!feed.discard_rest(&mut BytesMut::from("no chunk")));
     }
 }

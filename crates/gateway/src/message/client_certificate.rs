@@ -37,7 +37,7 @@ const ALGORITHMS: [(&str, &str); 8] = [
 ];
 
 /// What a certificate says; none where it cannot be read.
-pub(super) fn read(der: &[u8]) -> Option<CertificateFacts> {
+pub(super) fn read_certificate(der: &[u8]) -> Option<CertificateFacts> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let at = |seconds| DateTime::from_timestamp(seconds, 0);
     let (from, to) = (certificate.validity().not_before, certificate.validity().not_after);
@@ -47,18 +47,18 @@ pub(super) fn read(der: &[u8]) -> Option<CertificateFacts> {
         value: extension.value.to_vec(),
     });
     Some(CertificateFacts {
-        issuer: name(certificate.issuer()),
-        subject: name(certificate.subject()),
+        issuer: name_facts(certificate.issuer()),
+        subject: name_facts(certificate.subject()),
         names: alternative_names(&certificate)?,
         serial_number: serial_number(certificate.raw_serial()),
-        signature_algorithm: algorithm(&certificate.signature_algorithm.algorithm),
+        signature_algorithm: algorithm_name(&certificate.signature_algorithm.algorithm),
         validity: at(from.timestamp()).zip(at(to.timestamp())),
         extensions: extensions.collect(),
-        pem: certificate::pem(der),
+        pem: certificate::encode_pem(der),
     })
 }
 
-fn name(name: &X509Name<'_>) -> NameFacts {
+fn name_facts(name: &X509Name<'_>) -> NameFacts {
     let mut facts = NameFacts::default();
     let mut parts = Vec::new();
     for relative in name.iter_rdn() {
@@ -69,7 +69,7 @@ fn name(name: &X509Name<'_>) -> NameFacts {
                 Some((.., variable)) => facts.attributes.push((variable, text.to_owned())),
                 None => {}
             }
-            format!("{short}={}", escaped(text))
+            format!("{short}={}", escape_value(text))
         });
         parts.push(parts_of_one.collect::<Vec<_>>().join("+"));
     }
@@ -86,7 +86,7 @@ fn short_name(attribute: &AttributeTypeAndValue<'_>) -> String {
 }
 
 /// A value with a backslash before what would end it (RFC 2253, section 2.4).
-fn escaped(text: &str) -> String {
+fn escape_value(text: &str) -> String {
     let last = text.chars().count().saturating_sub(1);
     let mut escaped = String::new();
     for (at, letter) in text.chars().enumerate() {
@@ -107,14 +107,14 @@ fn alternative_names(certificate: &X509Certificate<'_>) -> Option<AlternativeNam
             GeneralName::DNSName(name) => names.dns_names.push((*name).to_owned()),
             GeneralName::RFC822Name(name) => names.email_addresses.push((*name).to_owned()),
             GeneralName::URI(uri) => names.uris.push((*uri).to_owned()),
-            GeneralName::IPAddress(bytes) => names.ip_addresses.extend(address(bytes)),
+            GeneralName::IPAddress(bytes) => names.ip_addresses.extend(address_text(bytes)),
             _ => {}
         }
     }
     Some(names)
 }
 
-fn address(bytes: &[u8]) -> Option<String> {
+fn address_text(bytes: &[u8]) -> Option<String> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
     address.ok().map(|address| address.to_string())
@@ -125,7 +125,7 @@ fn serial_number(bytes: &[u8]) -> String {
     ginnel_base::hex(bytes).trim_start_matches('0').to_owned()
 }
 
-fn algorithm(oid: &Oid<'_>) -> String {
+fn algorithm_name(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = ALGORITHMS.iter().find(|(known, _)| *known == number);
     known.map_or(number, |(_, name)| (*name).to_owned())
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_those_of_the_certificate() {
-        let read = read(&made()).unwrap();
+        let read = read_certificate(&made()).unwrap();
 
         assert_eq!(read.subject.text, r"CN=\#ada,O=Tea\, Milk & Söhne,C=GB");
         assert_eq!(read.issuer, read.subject);
@@ -179,6 +179,6 @@ mod tests {
     fn what_is_cut_is_no_panic() {
         let whole = made();
 
-        assert!((0..whole.len()).all(|end| read(&whole[..end]).is_none()));
+        assert!((0..whole.len()).all(|end| read_certificate(&whole[..end]).is_none()));
     }
 }

@@ -59,7 +59,7 @@ pub struct ActiveRequest {
 
 impl ActiveRequest {
     /// Has the request counted when this ends.
-    pub fn record(&mut self, record: Option<RequestRecord>) {
+    pub fn set_record(&mut self, record: Option<RequestRecord>) {
         self.record = record;
     }
 
@@ -69,14 +69,14 @@ impl ActiveRequest {
     }
 
     /// Something asked for more of the answer, and was given so many bytes.
-    pub fn gives(&mut self, length: Option<usize>) {
+    pub fn record_output(&mut self, length: Option<usize>) {
         let Some(stream_timers) = &self.activity.stream_timers else { return };
         if let Some(length) = length {
             let pieces = 1 + (length / EARNING_PIECE) as u64;
             stream_timers.earned.fetch_add(pieces * EARNED_BY_PIECE, Relaxed);
         }
         if let Some(stream_timer) = &self.stream_timer {
-            stream_timers.offers(stream_timer, length.is_some());
+            stream_timers.record_offer(stream_timer, length.is_some());
         }
     }
 }
@@ -88,12 +88,13 @@ impl ConnectionActivity {
     }
 
     /// Marks the beginning of an answer.
-    pub fn active_requests(self: &Arc<Self>) -> ActiveRequest {
+    pub fn track_request(self: &Arc<Self>) -> ActiveRequest {
         self.active_requests.fetch_add(1, Relaxed);
         self.seen.store(true, Relaxed);
         self.arrived.store(true, Relaxed);
-        self.earn(EARNED_BY_REQUEST);
-        let stream_timer = self.stream_timers.as_ref().and_then(|_| StreamTimers::present());
+        self.earn_frames(EARNED_BY_REQUEST);
+        let stream_timer =
+            self.stream_timers.as_ref().and_then(|_| StreamTimers::for_current_task());
         ActiveRequest { activity: self.clone(), stream_timer, record: None }
     }
 
@@ -103,11 +104,11 @@ impl ConnectionActivity {
     }
 
     /// How many frames that ask for nothing the visitor has earned.
-    pub fn earned(&self) -> u64 {
+    pub fn earned_frames(&self) -> u64 {
         self.stream_timers.as_ref().map_or(0, |stream_timers| stream_timers.earned.load(Relaxed))
     }
 
-    fn earn(&self, frames: u64) {
+    fn earn_frames(&self, frames: u64) {
         if let Some(stream_timers) = &self.stream_timers {
             stream_timers.earned.fetch_add(frames, Relaxed);
         }
@@ -128,22 +129,22 @@ impl ConnectionActivity {
         self.active_requests.load(Relaxed) > 0
     }
 
-    pub fn arrived(&self, expects: Expects) {
+    pub fn record_arrival(&self, expects: Expects) {
         self.arrived.store(true, Relaxed);
         self.starved.store(false, Relaxed);
         self.expects.store(expects as u8, Relaxed);
     }
 
     /// What the visitor has to send next.
-    pub fn expects(&self, expects: Expects) {
+    pub fn set_expected(&self, expects: Expects) {
         self.expects.store(expects as u8, Relaxed);
     }
 
-    pub fn starved(&self) {
+    pub fn mark_starved(&self) {
         self.starved.store(true, Relaxed);
     }
 
-    pub fn blocked(&self, blocked: bool) {
+    pub fn set_blocked(&self, blocked: bool) {
         self.blocked.store(blocked, Relaxed);
     }
 }
@@ -171,10 +172,10 @@ impl ActivityTimeouts {
     pub fn is_over(&mut self, activity: &ConnectionActivity) -> bool {
         let arrived = activity.arrived.swap(false, Relaxed);
         let active_requests = activity.active_requests.load(Relaxed) > 0;
-        let limit = self.limit(activity, arrived, active_requests);
-        activity.earn(self.limits.share(EARNED_BY_TICK));
+        let limit = self.tick_limit(activity, arrived, active_requests);
+        activity.earn_frames(self.limits.scale_to_tick(EARNED_BY_TICK));
         if let Some(stream_timers) = &activity.stream_timers {
-            stream_timers.tick(self.limits.stall);
+            stream_timers.expire_stalled(self.limits.stall);
         }
         self.writing = if activity.blocked.load(Relaxed) { self.writing + 1 } else { 0 };
         self.reading = match limit {
@@ -185,7 +186,7 @@ impl ActivityTimeouts {
     }
 
     /// How many ticks the present state may last; none when it is not the visitor's turn.
-    fn limit(
+    fn tick_limit(
         &mut self,
         activity: &ConnectionActivity,
         arrived: bool,
@@ -219,7 +220,7 @@ mod tests {
     use crate::Timeouts;
 
     fn ticks_until_over(activity: &ConnectionActivity) -> Option<usize> {
-        let limits = TickLimits::of(&Timeouts::default());
+        let limits = TickLimits::from_timeouts(&Timeouts::default());
         let mut clock = ActivityTimeouts::new(limits);
         (1..=100).find(|_| clock.is_over(activity))
     }
@@ -228,7 +229,7 @@ mod tests {
     fn a_silent_visitor_has_less_time_than_one_who_came_before() {
         let silent = Arc::new(ConnectionActivity::default());
         let idle = Arc::new(ConnectionActivity::default());
-        drop(idle.active_requests());
+        drop(idle.track_request());
 
         assert_eq!(ticks_until_over(&silent), Some(5));
         assert_eq!(ticks_until_over(&idle), Some(37));
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn nobody_is_hurried_while_the_answer_is_waited_for() {
         let activity = Arc::new(ConnectionActivity::default());
-        let _answering = activity.active_requests();
+        let _answering = activity.track_request();
 
         assert_eq!(ticks_until_over(&activity), None);
     }
@@ -245,21 +246,21 @@ mod tests {
     #[test]
     fn a_head_and_a_body_must_go_on() {
         let activity = Arc::new(ConnectionActivity::default());
-        activity.arrived(Expects::Head);
+        activity.record_arrival(Expects::Head);
         assert_eq!(ticks_until_over(&activity), Some(5));
 
-        let _answering = activity.active_requests();
-        activity.arrived(Expects::Body);
+        let _answering = activity.track_request();
+        activity.record_arrival(Expects::Body);
         assert_eq!(ticks_until_over(&activity), None, "nobody asks for more");
-        activity.starved();
+        activity.mark_starved();
         assert_eq!(ticks_until_over(&activity), Some(13));
     }
 
     #[test]
     fn who_takes_no_bytes_is_given_up() {
         let activity = Arc::new(ConnectionActivity::default());
-        let _answering = activity.active_requests();
-        activity.blocked(true);
+        let _answering = activity.track_request();
+        activity.set_blocked(true);
 
         assert_eq!(ticks_until_over(&activity), Some(13));
     }

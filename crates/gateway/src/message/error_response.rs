@@ -99,12 +99,12 @@ pub const NO_CONNECT: ErrorResponse =
 pub const TOO_LONG: ErrorResponse = ErrorResponse::new(414, None, "The URI is too long.").closing();
 
 /// The path means one thing to one server and something else to another.
-pub fn ambiguous(ambiguity: Ambiguity) -> ErrorResponse {
+pub fn ambiguous_path(ambiguity: Ambiguity) -> ErrorResponse {
     ErrorResponse::new(400, None, ambiguity.sentence())
 }
 
 /// Names a code in the headers of an answer; `prefix` stands before the number.
-pub fn name(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {
+pub fn set_error_code(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {
     let code = number.and_then(|number| HeaderValue::try_from(format!("{prefix}{number}")).ok());
     if let Some(code) = code {
         headers.insert(ERROR_CODE, code);
@@ -139,12 +139,12 @@ impl ErrorResponse {
 
     /// The answer; `prefix` stands before the number.
     pub fn into_response(self, prefix: &str) -> Response<ResponseBody> {
-        let mut response = Response::new(ResponseBody::full(self.into_text(prefix).into()));
+        let mut response = Response::new(ResponseBody::from_bytes(self.into_text(prefix).into()));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
         let headers = response.headers_mut();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         headers.insert(header::CONTENT_TYPE, plain);
-        name(headers, self.number, prefix);
+        set_error_code(headers, self.number, prefix);
         if self.status == UNAUTHORIZED.status {
             headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
         }
@@ -219,11 +219,11 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(ERROR_CODE, HeaderValue::from_static("of the upstream"));
 
-        name(&mut headers, None, "ERR_X_");
+        set_error_code(&mut headers, None, "ERR_X_");
         assert_eq!(headers[ERROR_CODE], "of the upstream");
-        name(&mut headers, Some(3004), "ERR_X_");
+        set_error_code(&mut headers, Some(3004), "ERR_X_");
         assert_eq!(headers[ERROR_CODE], "ERR_X_3004");
-        name(&mut headers, Some(3200), "no\nheader");
+        set_error_code(&mut headers, Some(3200), "no\nheader");
 
         assert_eq!(headers[ERROR_CODE], "ERR_X_3004");
     }

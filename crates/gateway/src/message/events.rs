@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use ginnel_api::mask;
-use ginnel_http1::target_of;
+use ginnel_http1::request_target;
 use ginnel_net::{Shutdown, ShutdownPhase, ShutdownSignal};
 use ginnel_policy::expression::Expression;
 use ginnel_policy::{Carried, PhaseDecision, Policy};
@@ -91,7 +91,7 @@ pub struct Event {
 
 impl Event {
     /// Tells the log how the request ended, without what its query and its headers say.
-    fn log(&self) {
+    fn log_end(&self) {
         let target = self.path.as_deref().map(|path| path.split('?').next().unwrap_or_default());
         tracing::debug!(
             edge = self.edge_id,
@@ -191,11 +191,14 @@ impl EventBus {
     /// Listens from now on, also to what other nodes tell.
     pub fn subscribe(&self) -> EventSubscriber {
         self.remote_wishes.fetch_add(1, Relaxed);
-        EventSubscriber { wish: Some(RemoteWish(self.remote_wishes.clone())), ..self.listen() }
+        EventSubscriber {
+            wish: Some(RemoteWish(self.remote_wishes.clone())),
+            ..self.subscribe_locally()
+        }
     }
 
     /// Listens from now on, and does not ask other nodes.
-    pub fn listen(&self) -> EventSubscriber {
+    pub fn subscribe_locally(&self) -> EventSubscriber {
         let (receiver, shutdown) = (self.sender.subscribe(), self.shutdown.signal());
         let events = EventSubscriber { receiver, shutdown, wish: None };
         self.subscribed.store(true, Release);
@@ -209,7 +212,7 @@ impl EventBus {
 
     /// Nothing more happens.
     pub fn close(&self) {
-        self.shutdown.begin(ShutdownPhase::Forced);
+        self.shutdown.begin_phase(ShutdownPhase::Forced);
     }
 
     /// Whether anybody listens.
@@ -218,19 +221,19 @@ impl EventBus {
     }
 
     /// Follows a request, if anybody wants to know.
-    pub fn trace(&self) -> RequestTrace {
+    pub fn trace_request(&self) -> RequestTrace {
         let record = self.has_subscribers().then(Box::default);
         RequestTrace { phase: RequestPhase::default(), record }
     }
 
     /// Tells of an event.
     pub fn publish(&self, event: Event) {
-        event.log();
-        self.pass_on(event);
+        event.log_end();
+        self.broadcast_event(event);
     }
 
     /// Tells of an event of another node, which has logged it.
-    pub fn pass_on(&self, event: Event) {
+    pub fn broadcast_event(&self, event: Event) {
         if !self.subscribed.load(Relaxed) {
             return;
         }
@@ -304,15 +307,15 @@ impl RequestTrace {
     }
 
     /// Notes something down, if anybody wants to know.
-    pub fn note(&mut self, note: impl FnOnce(&mut TraceRecord)) {
+    pub fn update_record(&mut self, note: impl FnOnce(&mut TraceRecord)) {
         if let Some(record) = &mut self.record {
             note(record);
         }
     }
 
     /// Notes which rule of a policy decided.
-    pub fn decided(&mut self, module: &'static str, policy: &Policy, by: PhaseDecision) {
-        self.note(|it| {
+    pub fn record_decision(&mut self, module: &'static str, policy: &Policy, by: PhaseDecision) {
+        self.update_record(|it| {
             let rule = policy.rules(by.phase).get(by.rule);
             let sources = rule.map(|rule| rule.expressions.iter().map(Expression::source));
             it.expressions = sources.into_iter().flatten().map(str::to_owned).collect();
@@ -331,18 +334,23 @@ impl RequestTrace {
     }
 
     /// Notes what a request asks for.
-    pub fn request<B>(&mut self, request: &Request<B>) {
-        self.note(|it| {
-            let host = request.headers().get(HOST).map(text);
+    pub fn record_request<B>(&mut self, request: &Request<B>) {
+        self.update_record(|it| {
+            let host = request.headers().get(HOST).map(header_text);
             it.host = host.or_else(|| request.uri().authority().map(ToString::to_string));
             it.method = Some(request.method().to_string());
             let path = request.uri().path_and_query();
-            it.path = path.map(|_| target_of(request.uri(), request.extensions()).to_owned());
+            it.path = path.map(|_| request_target(request.uri(), request.extensions()).to_owned());
         });
     }
 
     /// Tells how a request ended; none when it was closed without an answer.
-    pub fn publish<B>(self, to: &EventBus, visitor: &Visitor, answer: Option<&Response<B>>) {
+    pub fn publish_outcome<B>(
+        self,
+        to: &EventBus,
+        visitor: &Visitor,
+        answer: Option<&Response<B>>,
+    ) {
         let Some(record) = self.record else { return };
         let owned = |id: Option<Arc<str>>| id.filter(|id| !id.is_empty()).map(|id| id.to_string());
         to.publish(Event {
@@ -355,7 +363,7 @@ impl RequestTrace {
             host: record.host,
             path: record.path,
             status: answer.map(|answer| answer.status().as_u16()),
-            code: answer.and_then(|answer| answer.headers().get(ERROR_CODE)).map(text),
+            code: answer.and_then(|answer| answer.headers().get(ERROR_CODE)).map(header_text),
             edge_id: owned(record.edge_id),
             route_id: owned(record.route_id),
             backend_id: owned(record.backend_id),
@@ -373,6 +381,6 @@ impl RequestTrace {
     }
 }
 
-fn text(value: &HeaderValue) -> String {
+fn header_text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }

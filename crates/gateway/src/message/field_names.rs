@@ -22,7 +22,7 @@ pub struct FieldNames {
 pub struct ReasonPhrase(pub Bytes);
 
 /// The fields of a head as a map, and their names; none where a field cannot be one of a map.
-pub fn headers(fields: &[HeadField<'_>]) -> Option<(HeaderMap, FieldNames)> {
+pub fn headers_with_names(fields: &[HeadField<'_>]) -> Option<(HeaderMap, FieldNames)> {
     let text: usize = fields.iter().map(|field| field.name.len() + field.value.len()).sum();
     let mut bytes = Vec::with_capacity(text);
     for field in fields {
@@ -59,12 +59,17 @@ impl<'n> FieldWriter<'n> {
     }
 
     /// Writes a field.
-    pub fn write(&mut self, name: &HeaderName, value: &HeaderValue, head: &mut HeadWriter<'_>) {
-        head.field(self.name(name.as_str()), value);
+    pub fn write_field(
+        &mut self,
+        name: &HeaderName,
+        value: &HeaderValue,
+        head: &mut HeadWriter<'_>,
+    ) {
+        head.field(self.next_spelling(name.as_str()), value);
     }
 
     /// The name as it was written, each time the next of its spellings.
-    fn name<'a>(&mut self, name: &'a str) -> &'a [u8]
+    fn next_spelling<'a>(&mut self, name: &'a str) -> &'a [u8]
     where
         'n: 'a,
     {
@@ -96,7 +101,7 @@ mod tests {
     fn names_go_on_as_they_were_written() {
         let head = b"GET / HTTP/1.1\r\nHOST: a\r\nX-MiXed: One\r\nx-mixed: Two\r\n\r\n";
         let (mut headers, names) =
-            ginnel_http1::read_request(head, |head| super::headers(head.fields))
+            ginnel_http1::read_request(head, |head| super::headers_with_names(head.fields))
                 .unwrap()
                 .flatten()
                 .unwrap();
@@ -105,7 +110,7 @@ mod tests {
         let (mut writer, mut out) = (FieldWriter::new(Some(&names)), Vec::new());
         let mut head = HeadWriter::resume(&mut out);
         for (name, value) in &headers {
-            writer.write(name, value, &mut head);
+            writer.write_field(name, value, &mut head);
         }
 
         let lines = "HOST: a\r\nX-MiXed: One\r\nx-mixed: Two\r\nx-new: 1\r\n";

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ginnel_base::address::Host;
 use ginnel_http1::{
     CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, ForwardedElement, ForwardedNode,
-    HeadWriter, elements, elements_of, forwarded_elements, is_forwarded, split_outside_quotes,
+    HeadWriter, elements_of, forwarded_elements, is_forwarded, list_elements, split_outside_quotes,
 };
 
 use crate::message::error_response::{self, ErrorResponse};
@@ -50,7 +50,7 @@ impl VisitorOrigin {
     }
 
     /// What an upstream is told; a field without a value has that of `Host`.
-    fn fields(&self) -> [(HeaderName, Option<&HeaderValue>); 4] {
+    fn forwarded_fields(&self) -> [(HeaderName, Option<&HeaderValue>); 4] {
         [
             (FORWARDED_FOR, Some(&self.peer)),
             (FORWARDED_PROTO, Some(&self.proto)),
@@ -69,12 +69,12 @@ impl VisitorOrigin {
         if names.filter(|name| *name == SERVICE_NAME.as_bytes()).count() >= MAX_PASSES {
             return Err(error_response::LOOP);
         }
-        for (name, value) in self.fields() {
+        for (name, value) in self.forwarded_fields() {
             match value {
                 Some(value) if name == FORWARDED_PROTO => {
                     headers.insert(name, value.clone());
                 }
-                Some(value) => append(headers, name, value),
+                Some(value) => append_value(headers, name, value),
                 None => {
                     if let Some(host) = headers.get(HOST).cloned() {
                         headers.entry(name).or_insert(host);
@@ -84,31 +84,31 @@ impl VisitorOrigin {
         }
         // Only a trusted proxy has sent one, and a list without its last proxy misleads.
         if headers.contains_key(FORWARDED)
-            && let Some(element) = self.element()
+            && let Some(element) = self.forwarded_element()
         {
-            append(headers, FORWARDED, &element);
+            append_value(headers, FORWARDED, &element);
         }
         Ok(())
     }
 
     /// The peer as an element of `Forwarded`.
-    fn element(&self) -> Option<HeaderValue> {
+    fn forwarded_element(&self) -> Option<HeaderValue> {
         let address = self.peer.to_str().ok()?.parse().ok()?;
-        let client = Some(ForwardedNode::of_address(address));
+        let client = Some(ForwardedNode::from_address(address));
         let element = ForwardedElement { client, ..ForwardedElement::default() };
         HeaderValue::try_from(element.to_string()).ok()
     }
 
     /// Writes the same for a request in which no proxy says anything.
-    pub fn write(&self, host: &[u8], head: &mut HeadWriter<'_>) {
-        for (name, value) in self.fields() {
+    pub fn write_fields(&self, host: &[u8], head: &mut HeadWriter<'_>) {
+        for (name, value) in self.forwarded_fields() {
             head.field(name, value.map_or(host, HeaderValue::as_bytes));
         }
     }
 }
 
 /// Adds to a list that may be there already. The empty elements of that do not go on: an upstream may count them.
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+fn append_value(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     match headers.entry(name) {
         Entry::Vacant(entry) => {
             entry.insert(value.clone());
@@ -119,7 +119,7 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
                 // The quoted strings of `Forwarded` may contain commas.
                 match split_outside_quotes(line, b',') {
                     Some(parts) => all.extend(parts.into_iter().filter(|it| !it.is_empty())),
-                    None => all.extend(elements(line)),
+                    None => all.extend(list_elements(line)),
                 }
             }
             all.push(value.as_bytes());
@@ -133,7 +133,7 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
 /// Removes what a visitor has no business to say; of what a trusted proxy says, only the spellings that
 /// no proxy writes, and a `Forwarded` with other addresses than `X-Forwarded-For`: an upstream may take them for more
 /// of the header, and nothing here has read them.
-pub fn remove(headers: &mut HeaderMap, is_proxy: bool) {
+pub fn remove_untrusted(headers: &mut HeaderMap, is_proxy: bool) {
     let is_removed = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
         let is_usual = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
@@ -153,7 +153,8 @@ pub fn remove(headers: &mut HeaderMap, is_proxy: bool) {
 fn has_equal_lists(headers: &HeaderMap) -> bool {
     let Some(elements) = forwarded_elements(headers) else { return false };
     let nodes = elements.iter().map(|element| element.client.as_ref()?.address());
-    let entries = elements_of(headers, FORWARDED_FOR).map(|entry| address(entry).map(|it| it.ip()));
+    let entries =
+        elements_of(headers, FORWARDED_FOR).map(|entry| parse_address(entry).map(|it| it.ip()));
     let canonical = |address: Option<IpAddr>| address.map(|address| address.to_canonical());
     let are_known = nodes.clone().all(|node| node.is_some());
     are_known && nodes.map(canonical).eq(entries.map(canonical))
@@ -185,7 +186,7 @@ impl ForwardedVisitor {
     /// the same length, otherwise the last one.
     ///
     /// `Forwarded` does not count: proxies that do not know it pass on the one that their visitors write.
-    pub fn read(headers: &HeaderMap, peer: SocketAddr, trusted: &TrustedProxies) -> Self {
+    pub fn from_headers(headers: &HeaderMap, peer: SocketAddr, trusted: &TrustedProxies) -> Self {
         if !trusted.contains(peer.ip()) {
             return Self { address: peer, scheme: None };
         }
@@ -195,7 +196,7 @@ impl ForwardedVisitor {
             if !trusted.contains(visitor.ip()) {
                 break;
             }
-            match address(entry) {
+            match parse_address(entry) {
                 Some(address) => (visitor, position) = (address, Some(at)),
                 None => break,
             }
@@ -203,14 +204,14 @@ impl ForwardedVisitor {
         let schemes: Vec<&[u8]> = elements_of(headers, FORWARDED_PROTO).collect();
         let position = position.filter(|_| schemes.len() == entries.len());
         let chosen = position.map_or(schemes.last(), |at| schemes.get(at));
-        let scheme = chosen.and_then(|word| ReportedScheme::named(word));
+        let scheme = chosen.and_then(|word| ReportedScheme::from_word(word));
         Self { address: visitor, scheme }
     }
 }
 
 impl ReportedScheme {
     /// The scheme of a word, in any case.
-    fn named(word: &[u8]) -> Option<Self> {
+    fn from_word(word: &[u8]) -> Option<Self> {
         const KNOWN: [ReportedScheme; 4] = [
             ReportedScheme { scheme: "http", word: "http" },
             ReportedScheme { scheme: "https", word: "https" },
@@ -222,7 +223,7 @@ impl ReportedScheme {
 }
 
 /// An address as proxies write it, with a port or, as usual, without. One with a zone is an address of another machine.
-fn address(entry: &[u8]) -> Option<SocketAddr> {
+fn parse_address(entry: &[u8]) -> Option<SocketAddr> {
     let text = str::from_utf8(entry).ok().filter(|text| !text.contains('%'))?;
     let address = Host::parse(text).ok().and_then(|host| host.ip());
     address.map(|address| SocketAddr::new(address, 0)).or_else(|| text.parse().ok())
@@ -279,7 +280,7 @@ mod tests {
         let (mut added, mut written) = (headers(&[("host", "a.test:80")]), Vec::new());
 
         origin().add_to(&mut added).unwrap();
-        origin().write(b"a.test:80", &mut HeadWriter::resume(&mut written));
+        origin().write_fields(b"a.test:80", &mut HeadWriter::resume(&mut written));
 
         let lines = String::from_utf8(written).unwrap();
         let fields = lines.lines().map(|line| line.split_once(": ").unwrap());
@@ -299,8 +300,8 @@ mod tests {
         }
 
         let mut of_proxy = headers.clone();
-        remove(&mut headers, false);
-        remove(&mut of_proxy, true);
+        remove_untrusted(&mut headers, false);
+        remove_untrusted(&mut of_proxy, true);
 
         assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-mine"]);
         let mut kept: Vec<_> = of_proxy.keys().map(HeaderName::as_str).collect();
@@ -315,7 +316,7 @@ mod tests {
         for line in lines {
             headers.append(FORWARDED_FOR, HeaderValue::try_from(*line).unwrap());
         }
-        let visitor = ForwardedVisitor::read(&headers, peer.parse().unwrap(), &trusted);
+        let visitor = ForwardedVisitor::from_headers(&headers, peer.parse().unwrap(), &trusted);
         visitor.address.to_string()
     }
 
@@ -328,7 +329,8 @@ mod tests {
                 headers.append(name.clone(), HeaderValue::try_from(*line).unwrap());
             }
         }
-        let visitor = ForwardedVisitor::read(&headers, "10.0.0.1:5".parse().unwrap(), &trusted);
+        let visitor =
+            ForwardedVisitor::from_headers(&headers, "10.0.0.1:5".parse().unwrap(), &trusted);
         visitor.scheme.map_or("", |scheme| scheme.word)
     }
 
@@ -402,7 +404,7 @@ mod tests {
             (&[forwarded, ("x-forwarded-proto", "http")], "10.0.0.1:5", "http"),
             (&[forwarded, ("x-real-ip", "192.0.2.1")], "10.0.0.1:5", ""),
         ] {
-            let read = ForwardedVisitor::read(&headers(fields), peer, &trusted);
+            let read = ForwardedVisitor::from_headers(&headers(fields), peer, &trusted);
 
             assert_eq!(read.address.to_string(), visitor, "{fields:?}");
             assert_eq!(read.scheme.map_or("", |scheme| scheme.word), word, "{fields:?}");
@@ -415,7 +417,7 @@ mod tests {
         let peer: SocketAddr = "192.0.2.8:5".parse().unwrap();
         let fields = headers(&[("x-forwarded-for", "10.0.0.2"), ("x-forwarded-proto", "https")]);
 
-        let read = ForwardedVisitor::read(&fields, peer, &trusted);
+        let read = ForwardedVisitor::from_headers(&fields, peer, &trusted);
 
         assert_eq!(read, ForwardedVisitor { address: peer, scheme: None });
     }
@@ -440,7 +442,7 @@ mod tests {
             if !list.is_empty() {
                 headers.insert(FORWARDED_FOR, HeaderValue::from_static(list));
             }
-            remove(&mut headers, true);
+            remove_untrusted(&mut headers, true);
 
             origin().add_to(&mut headers).unwrap();
 
@@ -448,7 +450,7 @@ mod tests {
             assert_eq!(sent, is_kept.then(|| format!("{field}, for=192.0.2.7")), "{field} {list}");
         }
         let origin = VisitorOrigin::new("2001:db8::1".parse().unwrap(), "https");
-        assert_eq!(origin.element().unwrap(), "for=\"[2001:db8::1]\"");
+        assert_eq!(origin.forwarded_element().unwrap(), "for=\"[2001:db8::1]\"");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 use ginnel_base::address::{self, RequestHost, Scheme};
 use ginnel_http1::{
     ConnectionOptions, HeadLimits, RawTarget, has_token, header_list_size, proper_upgrades,
-    query_of, read_target, strip_hop_by_hop, target_of,
+    read_target, request_query, request_target, strip_hop_by_hop,
 };
 use ginnel_policy::path::{PathReadings, RawPath};
 
@@ -38,7 +38,7 @@ pub fn check_size<B>(request: &Request<B>, limits: HeadLimits) -> Result<(), Err
 }
 
 /// Brings a request into one form, with its host in `Host` and a path alone as its address.
-pub fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
+pub fn normalize_request<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
     if request.method() == Method::CONNECT {
         return Err(error_response::NO_CONNECT);
     }
@@ -66,20 +66,20 @@ pub fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
     if !has_http_scheme(uri)
         || authority.host().is_empty()
         || !is_host(authority.as_str().as_bytes())
-        || host.is_some_and(|host| differs(host, uri.scheme(), authority))
+        || host.is_some_and(|host| host_differs(host, uri.scheme(), authority))
     {
         return Err(error_response::BAD_REQUEST);
     }
     let host =
         HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
-    let path = rooted(uri).ok_or(error_response::BAD_REQUEST)?;
+    let path = rooted_path(uri).ok_or(error_response::BAD_REQUEST)?;
     *request.uri_mut() = Uri::from(path);
     request.headers_mut().insert(HOST, host);
     Ok(())
 }
 
 /// Path and query of a URI with a host, where no path stands for `/` (RFC 9110, section 4.2.3).
-fn rooted(uri: &Uri) -> Option<PathAndQuery> {
+fn rooted_path(uri: &Uri) -> Option<PathAndQuery> {
     let sent = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     match sent.strip_prefix('/') {
         // Also of a path that is empty, and only written as one slash.
@@ -153,12 +153,12 @@ impl SelectedPath {
 
 /// The path of a request as it came.
 fn raw_path<B>(request: &Request<B>) -> &str {
-    let target = target_of(request.uri(), request.extensions());
+    let target = request_target(request.uri(), request.extensions());
     target.split('?').next().unwrap_or_default()
 }
 
 fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), ErrorResponse> {
-    let query = query_of(request.uri(), request.extensions());
+    let query = request_query(request.uri(), request.extensions());
     let target = format!("{path}{}", query.map(|query| format!("?{query}")).unwrap_or_default());
     let (made, raw) = read_target(&target).ok_or(error_response::BAD_REQUEST)?;
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
@@ -178,7 +178,7 @@ fn needs_host<B>(request: &Request<B>) -> bool {
 
 /// Returns true if `Host` and the target of a request lead to different places; a written default port and a
 /// trailing dot do not matter.
-fn differs(host: &HeaderValue, scheme: Option<&uri::Scheme>, authority: &Authority) -> bool {
+fn host_differs(host: &HeaderValue, scheme: Option<&uri::Scheme>, authority: &Authority) -> bool {
     if host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) {
         return false;
     }
@@ -196,14 +196,14 @@ pub fn is_host(value: &[u8]) -> bool {
 
 /// Readies a request for its upstream, with who asks in its headers, unless another node adds that;
 /// true when it asks for another protocol.
-pub fn outbound<B>(
+pub fn prepare_request<B>(
     request: &mut Request<B>,
     origin: Option<&VisitorOrigin>,
 ) -> Result<bool, ErrorResponse> {
     let version = request.version();
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
-    let upgrade = upgrade(headers).filter(|_| version == Version::HTTP_11);
+    let upgrade = requested_upgrade(headers).filter(|_| version == Version::HTTP_11);
     let trailers = has_token(headers, TE, "trailers");
     strip_hop_by_hop(headers);
     headers.remove(PROXY_AUTHORIZATION);
@@ -223,7 +223,7 @@ pub fn outbound<B>(
 
 /// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it, and another node
 /// speaks for the service.
-pub fn inbound(headers: &mut HeaderMap, upgraded: bool, is_node: bool) {
+pub fn prepare_response(headers: &mut HeaderMap, upgraded: bool, is_node: bool) {
     let protocol = headers.get(UPGRADE).filter(|_| upgraded).cloned();
     strip_hop_by_hop(headers);
     headers.remove(PROXY_AUTHENTICATE);
@@ -237,7 +237,7 @@ pub fn inbound(headers: &mut HeaderMap, upgraded: bool, is_node: bool) {
 }
 
 /// True when an agent says that it cannot reach what it forwards to.
-pub fn says_unreachable(headers: &HeaderMap) -> bool {
+pub fn is_unreachable_response(headers: &HeaderMap) -> bool {
     headers.get(ERROR_CODE).is_some_and(|code| code.as_bytes().ends_with(b"8012"))
 }
 
@@ -249,13 +249,13 @@ pub fn expects_continue(headers: &HeaderMap) -> bool {
 }
 
 /// The host and the port of a request.
-pub fn host(headers: &HeaderMap) -> Option<RequestHost<'_>> {
+pub fn request_host(headers: &HeaderMap) -> Option<RequestHost<'_>> {
     headers.get(HOST)?.to_str().ok().and_then(|host| RequestHost::parse(host).ok())
 }
 
 /// The protocols that a request asks for and that an upstream may be asked for, as one list.
-fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    if !ConnectionOptions::of(headers).upgrade {
+fn requested_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    if !ConnectionOptions::from_headers(headers).upgrade {
         return None;
     }
     let protocols: Vec<&[u8]> = proper_upgrades(headers).collect();
@@ -280,7 +280,7 @@ mod tests {
             let mut request = request(&[("host", "a.test")]);
             *request.method_mut() = method;
             *request.uri_mut() = uri.parse().unwrap();
-            admit(&mut request).map(|()| request.uri().to_string())
+            normalize_request(&mut request).map(|()| request.uri().to_string())
         };
 
         for (uri, path) in [
@@ -305,7 +305,7 @@ mod tests {
         let admitted = |headers: &[(&str, &str)]| {
             let mut request = request(headers);
             *request.version_mut() = Version::HTTP_2;
-            admit(&mut request)
+            normalize_request(&mut request)
         };
 
         assert_eq!(admitted(&[("host", "a"), ("content-length", "3"), ("x", "a b")]), Ok(()));
@@ -336,7 +336,7 @@ mod tests {
             ("proxy-authorization", "Basic x"),
         ]);
 
-        let upgrades = outbound(&mut request, Some(&origin())).unwrap();
+        let upgrades = prepare_request(&mut request, Some(&origin())).unwrap();
 
         let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
@@ -364,7 +364,7 @@ mod tests {
             ("upgrade", "websocket"),
         ]);
 
-        assert!(outbound(&mut request, Some(&origin())).unwrap());
+        assert!(prepare_request(&mut request, Some(&origin())).unwrap());
 
         assert_eq!(request.headers()["connection"], "upgrade");
         assert_eq!(request.headers()["upgrade"], "websocket");
@@ -378,7 +378,7 @@ mod tests {
                 request.headers_mut().append(UPGRADE, HeaderValue::from_static(line));
             }
             request.headers_mut().insert("http2-settings", HeaderValue::from_static("AAM"));
-            let upgrades = outbound(&mut request, Some(&origin())).unwrap();
+            let upgrades = prepare_request(&mut request, Some(&origin())).unwrap();
             assert_eq!(upgrades, request.headers().contains_key(CONNECTION), "{lines:?}");
             assert!(!request.headers().contains_key("http2-settings"));
             let asked = request.headers().get(UPGRADE);
@@ -408,7 +408,7 @@ mod tests {
             ("cdn-loop", "other.test, ginnel"),
         ]);
 
-        outbound(&mut request, Some(&origin())).unwrap();
+        prepare_request(&mut request, Some(&origin())).unwrap();
 
         let headers = request.headers();
         assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 192.0.2.7");
@@ -420,7 +420,7 @@ mod tests {
         let admitted = |uri: &str, headers: &[(&str, &str)]| {
             let mut request = request(headers);
             *request.uri_mut() = uri.parse().unwrap();
-            admit(&mut request).map(|()| {
+            normalize_request(&mut request).map(|()| {
                 (request.uri().to_string(), request.headers()["host"].to_str().unwrap().to_owned())
             })
         };

@@ -31,7 +31,7 @@ pub struct CarriedCounts {
 
 impl CarriedCounts {
     /// Counts more bytes; nobody but the owner of the socket does.
-    fn add(count: &AtomicU64, bytes: usize) {
+    fn add_bytes(count: &AtomicU64, bytes: usize) {
         count.store(count.load(Relaxed) + bytes as u64, Relaxed);
     }
 
@@ -61,15 +61,15 @@ impl MeteredSocket {
     }
 
     /// What the connection has carried until now, however it ends.
-    pub fn carried(&self) -> Carried {
+    pub fn carried_bytes(&self) -> Carried {
         self.carried.load()
     }
 
-    fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn count_sent(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(written)) = &written {
-            CarriedCounts::add(&self.carried.sent, *written);
+            CarriedCounts::add_bytes(&self.carried.sent, *written);
             if let Some(bytes) = &self.bytes {
-                bytes.sent(*written);
+                bytes.count_sent(*written);
             }
         }
         written
@@ -93,9 +93,9 @@ impl AsyncRead for MeteredSocket {
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         let received = buffer.filled().len() - before;
         if received > 0 {
-            CarriedCounts::add(&this.carried.received, received);
+            CarriedCounts::add_bytes(&this.carried.received, received);
             if let Some(bytes) = &this.bytes {
-                bytes.received(received);
+                bytes.count_received(received);
             }
         }
         read
@@ -110,7 +110,7 @@ impl AsyncWrite for MeteredSocket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.socket).poll_write(cx, bytes);
-        this.written(written)
+        this.count_sent(written)
     }
 
     fn poll_write_vectored(
@@ -120,7 +120,7 @@ impl AsyncWrite for MeteredSocket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.socket).poll_write_vectored(cx, parts);
-        this.written(written)
+        this.count_sent(written)
     }
 
     ginnel_base::forward_write!(socket: is_write_vectored poll_flush poll_shutdown);

@@ -4,7 +4,7 @@
 use http::HeaderMap;
 use http::header::CONNECTION;
 
-use ginnel_http1::elements;
+use ginnel_http1::list_elements;
 
 /// What a node tells another one beside a response; in the response's extensions on its way through a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl NodeNotice {
     const ALL: [Self; 2] = [Self::NoAgent, Self::Closed];
 
     /// The option of `Connection` that says so.
-    pub const fn option(self) -> &'static str {
+    pub const fn connection_option(self) -> &'static str {
         match self {
             Self::NoAgent => "ginnel-no-agent",
             Self::Closed => "ginnel-closed",
@@ -27,15 +27,16 @@ impl NodeNotice {
     }
 
     /// What the value of a `Connection` says.
-    pub fn read(connection: &[u8]) -> Option<Self> {
+    pub fn from_connection(connection: &[u8]) -> Option<Self> {
         let is_said = |notice: &Self| {
-            elements(connection).any(|it| it.eq_ignore_ascii_case(notice.option().as_bytes()))
+            list_elements(connection)
+                .any(|it| it.eq_ignore_ascii_case(notice.connection_option().as_bytes()))
         };
         Self::ALL.into_iter().find(is_said)
     }
 
     /// What headers say that came from a node.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
-        headers.get_all(CONNECTION).iter().find_map(|value| Self::read(value.as_bytes()))
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        headers.get_all(CONNECTION).iter().find_map(|value| Self::from_connection(value.as_bytes()))
     }
 }

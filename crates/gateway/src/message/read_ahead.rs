@@ -57,7 +57,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> ReadAhead<B> {
         &self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if let Some(frame) = state.frames.pop_front() {
             let length = length_of(&frame);
             state.bytes -= length;
@@ -74,7 +74,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> ReadAhead<B> {
     }
 
     pub fn is_end_stream(&self) -> bool {
-        let state = self.state();
+        let state = self.lock_state();
         let has_ended = match &state.end {
             Some(end) => end.is_ok(),
             None => state.body.is_end_stream(),
@@ -83,7 +83,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> ReadAhead<B> {
     }
 
     pub fn size_hint(&self) -> SizeHint {
-        let state = self.state();
+        let state = self.lock_state();
         let rest = state.body.size_hint().exact();
         rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + state.bytes as u64))
     }
@@ -95,14 +95,14 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> ReadAhead<B> {
             && self.budget.0.load(Relaxed) < MAX_TOTAL_BYTES
     }
 
-    fn state(&self) -> MutexGuard<'_, ReadAheadState<B>> {
+    fn lock_state(&self) -> MutexGuard<'_, ReadAheadState<B>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> PollAhead for ReadAhead<B> {
     fn poll_ahead(&self, cx: &mut Context<'_>) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if std::mem::take(&mut state.starved) {
             return;
         }
@@ -146,7 +146,7 @@ mod tests {
         let budget = Arc::<ReadAheadBudget>::default();
         let cx = &mut Context::from_waker(Waker::noop());
         let ahead =
-            ReadAhead::new(ResponseBody::full(Bytes::from_static(b"hello")), budget.clone());
+            ReadAhead::new(ResponseBody::from_bytes(Bytes::from_static(b"hello")), budget.clone());
 
         ahead.poll_ahead(cx);
         assert_eq!(budget.0.load(Relaxed), 5);
@@ -165,7 +165,7 @@ mod tests {
     fn who_goes_early_gives_back_what_was_read() {
         let budget = Arc::<ReadAheadBudget>::default();
         let ahead =
-            ReadAhead::new(ResponseBody::full(Bytes::from_static(b"hello")), budget.clone());
+            ReadAhead::new(ResponseBody::from_bytes(Bytes::from_static(b"hello")), budget.clone());
 
         ahead.poll_ahead(&mut Context::from_waker(Waker::noop()));
         drop(ahead);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
-use crate::message::body::{BodyError, after};
+use crate::message::body::{BodyError, size_hint_after};
 use crate::message::body_feed::FedBody;
 use crate::message::connection_activity::ConnectionActivity;
 
@@ -86,7 +86,7 @@ pub struct ContinueSignal(Mutex<(bool, Option<Waker>)>);
 
 impl ContinueSignal {
     /// The upstream wants the body.
-    pub fn given(&self) {
+    pub fn allow_body(&self) {
         let mut word = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         word.0 = true;
         if let Some(waker) = word.1.take() {
@@ -106,7 +106,7 @@ impl ContinueSignal {
 
 impl RequestBody {
     /// The body of a request that came by HTTP/2 on this visitor's connection.
-    pub fn of_http2(body: Incoming, activity: &Arc<ConnectionActivity>) -> Self {
+    pub fn from_http2(body: Incoming, activity: &Arc<ConnectionActivity>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
@@ -115,13 +115,13 @@ impl RequestBody {
     }
 
     /// The body of a request that came by HTTP/1.1 on this visitor's connection.
-    pub fn of_http1(body: FedBody, activity: &Arc<ConnectionActivity>) -> Self {
+    pub fn from_http1(body: FedBody, activity: &Arc<ConnectionActivity>) -> Self {
         let source = BodySource::Http1(body);
         Self::Visitor(VisitorBody { source, activity: activity.clone() })
     }
 
     /// These bytes.
-    pub fn full(bytes: Bytes) -> Self {
+    pub fn from_bytes(bytes: Bytes) -> Self {
         if bytes.is_empty() { Self::Empty } else { Self::Full(Some(bytes)) }
     }
 
@@ -132,14 +132,14 @@ impl RequestBody {
     }
 
     /// Holds the body back until the word is given, or the upstream has been silent for a second.
-    pub fn held(self, word: Arc<ContinueSignal>) -> Self {
+    pub fn hold_for_continue(self, word: Arc<ContinueSignal>) -> Self {
         match self {
             Self::Visitor(body) => {
                 let timeouts = Some(Box::pin(tokio::time::sleep(CONTINUE_TIMEOUT)));
                 Self::Held(Box::new(DeferredBody { body, word, timeouts }))
             }
             // It was held for an upstream that did not take it.
-            Self::Held(held) => Self::Visitor(held.body).held(word),
+            Self::Held(held) => Self::Visitor(held.body).hold_for_continue(word),
             other => other,
         }
     }
@@ -193,7 +193,7 @@ impl HttpBody for RequestBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
+            Self::Begun(bytes, rest) => size_hint_after(bytes.as_ref(), rest.size_hint()),
             Self::Visitor(visitor) => visitor.size_hint(),
             Self::Held(held) => held.body.size_hint(),
         }
@@ -216,16 +216,16 @@ mod tests {
         let [first, second] = [(); 2].map(|()| Arc::new(ContinueSignal::default()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _guard = runtime.enter();
-        let body = RequestBody::of_http1(fed.unwrap(), &Arc::default());
-        let mut body = body.held(first.clone()).held(second.clone());
+        let body = RequestBody::from_http1(fed.unwrap(), &Arc::default());
+        let mut body = body.hold_for_continue(first.clone()).hold_for_continue(second.clone());
         let mut is_there = || {
             let mut cx = Context::from_waker(Waker::noop());
             Pin::new(&mut body).poll_frame(&mut cx).is_ready()
         };
 
-        first.given();
+        first.allow_body();
         assert!(!is_there());
-        second.given();
+        second.allow_body();
         assert!(is_there());
     }
 }

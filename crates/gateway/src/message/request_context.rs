@@ -101,7 +101,7 @@ impl<'r> RequestContext<'r> {
 
 impl RequestContext<'_> {
     /// What a request meets that an action sends on behalf of this one, of which others are told by `trace`.
-    pub fn within<'w>(&'w self, trace: &'w mut RequestTrace) -> RequestContext<'w> {
+    pub fn with_trace<'w>(&'w self, trace: &'w mut RequestTrace) -> RequestContext<'w> {
         let (visitor, route_ref) = (self.visitor, self.route_ref.clone());
         let connection = self.connection;
         let inner = RequestContext::new(
@@ -117,7 +117,7 @@ impl RequestContext<'_> {
     }
 
     /// Notes how the backend has answered.
-    pub fn sent(
+    pub fn record_answer(
         &mut self,
         answer: Result<Response<ResponseBody>, Rejection>,
     ) -> Result<Response<ResponseBody>, Rejection> {
@@ -135,21 +135,21 @@ impl RequestContext<'_> {
     }
 
     /// The connection as rules see it.
-    pub fn connection(&self) -> Arc<VisitorConnection> {
-        self.connection.of(self.visitor, self.services).clone()
+    pub fn visitor_connection(&self) -> Arc<VisitorConnection> {
+        self.connection.visitor_connection(self.visitor, self.services).clone()
     }
 
     /// What the visitor's connection has carried until now, also for requests before this one.
-    pub fn carried(&self) -> Carried {
+    pub fn carried_bytes(&self) -> Carried {
         self.runtime.activity.carried.load()
     }
 
     /// Returns the variables of an endpoint, under the host of a request. An internal endpoint has its own host.
-    pub fn endpoint(&self, owner_id: Arc<str>, headers: &HeaderMap) -> Arc<EndpointFacts> {
+    pub fn endpoint_facts(&self, owner_id: Arc<str>, headers: &HeaderMap) -> Arc<EndpointFacts> {
         if let Some(InternalAddress { protocol, host, port }) = &self.internal {
             return endpoint_variables(owner_id, protocol, host, *port);
         }
-        let RequestHost { host, port } = head::host(headers).unwrap_or_default();
+        let RequestHost { host, port } = head::request_host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
         endpoint_variables(owner_id, self.visitor.proto, &host, port)
     }

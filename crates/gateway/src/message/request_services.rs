@@ -108,7 +108,7 @@ impl RequestServices {
 
     /// Looks up what is known of the addresses of visitors.
     pub fn address_lookup(&self) -> AddressLookup {
-        AddressLookup::of(self.settings.addresses.clone())
+        AddressLookup::from_database(self.settings.addresses.clone())
     }
 
     /// Returns true if the rules that act on requests are noted.
@@ -126,7 +126,7 @@ impl RequestServices {
     /// Counts the decision of a policy.
     pub fn count_decision(&self, decision: Option<&PhaseDecision>) {
         if let (Some(metrics), Some(decision)) = (&self.metrics, decision) {
-            metrics.decided(decision.action);
+            metrics.count_decision(decision.action);
         }
     }
 }

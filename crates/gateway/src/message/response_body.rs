@@ -9,7 +9,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use ginnel_policy::compression::Encoder;
 
-use crate::message::body::{BodyError, after};
+use crate::message::body::{BodyError, size_hint_after};
 use crate::message::connection_activity::ActiveRequest;
 use crate::message::read_ahead::ReadAhead;
 
@@ -56,16 +56,16 @@ struct CompressedBody {
 
 impl ResponseBody {
     pub fn empty() -> Self {
-        Self::of(ResponseBodyKind::Full(None))
+        Self::from_kind(ResponseBodyKind::Full(None))
     }
 
-    pub fn full(bytes: Bytes) -> Self {
-        Self::of(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    pub fn from_bytes(bytes: Bytes) -> Self {
+        Self::from_kind(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
     /// The body of an upstream's response.
     pub fn of_upstream(body: impl UpstreamBody + 'static) -> Self {
-        Self::of(ResponseBodyKind::Upstream(Box::new(body)))
+        Self::from_kind(ResponseBodyKind::Upstream(Box::new(body)))
     }
 
     /// Puts what was taken back in front.
@@ -75,7 +75,7 @@ impl ResponseBody {
     }
 
     /// The same, compressed.
-    pub fn encoded(self, encoder: Encoder) -> Self {
+    pub fn with_encoder(self, encoder: Encoder) -> Self {
         let Self { kind: body, answering } = self;
         let encoder = Some(encoder);
         let encoded = CompressedBody { body, encoder, unflushed: false, trailers: None };
@@ -83,10 +83,10 @@ impl ResponseBody {
     }
 
     /// Keeps the mark that the request is being answered.
-    pub fn holding(self, answering: ActiveRequest) -> Self {
+    pub fn with_active_request(self, answering: ActiveRequest) -> Self {
         let kind = match answering.stream_timer() {
             Some((stream, all)) if !matches!(self.kind, ResponseBodyKind::Full(_)) => {
-                let ahead = ReadAhead::new(Self::of(self.kind), all.read_ahead_budget());
+                let ahead = ReadAhead::new(Self::from_kind(self.kind), all.read_ahead_budget());
                 stream.read_ahead(ahead.clone());
                 ResponseBodyKind::Ahead(ahead)
             }
@@ -104,7 +104,7 @@ impl ResponseBody {
         }
     }
 
-    fn of(kind: ResponseBodyKind) -> Self {
+    fn from_kind(kind: ResponseBodyKind) -> Self {
         Self { kind, answering: None }
     }
 }
@@ -123,7 +123,7 @@ impl HttpBody for ResponseBody {
                 Poll::Ready(Some(Ok(frame))) => frame.data_ref().map(Bytes::len),
                 _ => None,
             };
-            answering.gives(given);
+            answering.record_output(given);
         }
         frame
     }
@@ -153,7 +153,7 @@ impl ResponseBodyKind {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Upstream(body) => body.size_hint(),
             Self::Compressed(_) => SizeHint::default(),
-            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
+            Self::Begun(bytes, rest) => size_hint_after(bytes.as_ref(), rest.size_hint()),
             Self::Ahead(ahead) => ahead.size_hint(),
         }
     }
@@ -188,14 +188,14 @@ impl CompressedBody {
                 Poll::Ready(Some(frame)) => match frame.into_data() {
                     Ok(piece) => {
                         self.unflushed = true;
-                        encoder.take(&piece)?
+                        encoder.compress_chunk(&piece)?
                     }
                     Err(trailers) => {
                         self.trailers = Some(trailers);
-                        self.finish()?
+                        self.finish_encoding()?
                     }
                 },
-                Poll::Ready(None) => self.finish()?,
+                Poll::Ready(None) => self.finish_encoding()?,
                 Poll::Pending if self.unflushed => {
                     self.unflushed = false;
                     encoder.flush()?
@@ -208,7 +208,7 @@ impl CompressedBody {
         }
     }
 
-    fn finish(&mut self) -> std::io::Result<Bytes> {
+    fn finish_encoding(&mut self) -> std::io::Result<Bytes> {
         self.encoder.take().map_or_else(|| Ok(Bytes::new()), Encoder::finish)
     }
 }

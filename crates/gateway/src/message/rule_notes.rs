@@ -11,16 +11,16 @@ pub struct RuleNotes(pub Vec<HeaderValue>);
 
 /// Adds the header that a target asks for to a request, if a rule has acted. Returns its name, so that the
 /// header can be removed before the request goes elsewhere.
-pub fn add<B>(request: &mut Request<B>, header: Option<&HeaderName>) -> Option<HeaderName> {
+pub fn add_notes<B>(request: &mut Request<B>, header: Option<&HeaderName>) -> Option<HeaderName> {
     let RuleNotes(notes) = request.extensions().get()?;
     let name = header?.clone();
-    let value = HeaderValue::from_bytes(&joined(notes)?).ok()?;
+    let value = HeaderValue::from_bytes(&join_notes(notes)?).ok()?;
     request.headers_mut().insert(name.clone(), value);
     Some(name)
 }
 
 /// The value of the header; none where there is nothing to say.
-pub fn joined<'n>(notes: impl IntoIterator<Item = &'n HeaderValue>) -> Option<Vec<u8>> {
+pub fn join_notes<'n>(notes: impl IntoIterator<Item = &'n HeaderValue>) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     for note in notes {
         if value.len() + 1 + note.len() > MAX_NOTES_BYTES {
@@ -43,8 +43,8 @@ mod tests {
         let note = HeaderValue::from_static("abc");
         let long = HeaderValue::try_from("x".repeat(MAX_NOTES_BYTES - 3));
 
-        assert_eq!(joined([&note, &note]).as_deref(), Some(&b"abc abc"[..]));
-        assert_eq!(joined([&note, &long.unwrap_or(note.clone())]).map(|it| it.len()), Some(3));
-        assert_eq!(joined([]), None);
+        assert_eq!(join_notes([&note, &note]).as_deref(), Some(&b"abc abc"[..]));
+        assert_eq!(join_notes([&note, &long.unwrap_or(note.clone())]).map(|it| it.len()), Some(3));
+        assert_eq!(join_notes([]), None);
     }
 }

@@ -62,18 +62,18 @@ impl StreamTimers {
     }
 
     /// The request that the present task answers.
-    pub fn present() -> Option<Arc<StreamTimer>> {
+    pub fn for_current_task() -> Option<Arc<StreamTimer>> {
         STREAM_TIMER.try_with(Arc::clone).ok()
     }
 
     /// Notes that a part was given something that waits for the visitor, or that it has nothing.
-    pub fn offers(&self, stream_timer: &StreamTimer, something: bool) {
+    pub fn record_offer(&self, stream_timer: &StreamTimer, something: bool) {
         let now = self.ticks.load(Relaxed) + 1;
         stream_timer.offered.store(if something { now } else { 0 }, Relaxed);
     }
 
     /// Gives up the answers of which nothing was taken for so many ticks; to be asked at every tick.
-    pub fn tick(&self, stall: u32) {
+    pub fn expire_stalled(&self, stall: u32) {
         let now = self.ticks.fetch_add(1, Relaxed) + 1;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|stream_timer| {
@@ -86,7 +86,7 @@ impl StreamTimers {
         });
     }
 
-    pub fn begin(&self) -> Arc<StreamTimer> {
+    pub fn start_timer(&self) -> Arc<StreamTimer> {
         let stream_timer = Arc::new(StreamTimer::default());
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() >= MIN_REMEMBERED_STREAMS && streams.len() == streams.capacity() {
@@ -104,7 +104,10 @@ impl StreamTimer {
     }
 
     /// Runs a request as the one that its task answers.
-    pub fn scope<F: Future>(self: Arc<Self>, request: F) -> impl Future<Output = F::Output> {
+    pub fn scope_request<F: Future>(
+        self: Arc<Self>,
+        request: F,
+    ) -> impl Future<Output = F::Output> {
         STREAM_TIMER.scope(self, request)
     }
 
@@ -140,18 +143,18 @@ mod tests {
     #[test]
     fn each_answer_has_its_own_time() {
         let stream_timers = StreamTimers::default();
-        let [moving, stalled, thinking] = [(); 3].map(|()| stream_timers.begin());
-        stream_timers.offers(&stalled, true);
-        stream_timers.offers(&thinking, true);
-        stream_timers.offers(&thinking, false);
+        let [moving, stalled, thinking] = [(); 3].map(|()| stream_timers.start_timer());
+        stream_timers.record_offer(&stalled, true);
+        stream_timers.record_offer(&thinking, true);
+        stream_timers.record_offer(&thinking, false);
 
         for _ in 0..STALL {
-            stream_timers.offers(&moving, true);
-            stream_timers.tick(STALL);
+            stream_timers.record_offer(&moving, true);
+            stream_timers.expire_stalled(STALL);
         }
         assert!(!is_over(&stalled));
-        stream_timers.tick(STALL);
-        stream_timers.tick(STALL);
+        stream_timers.expire_stalled(STALL);
+        stream_timers.expire_stalled(STALL);
 
         assert!(is_over(&stalled));
         assert!(!is_over(&moving) && !is_over(&thinking));
@@ -161,7 +164,7 @@ mod tests {
     fn requests_that_have_ended_are_forgotten() {
         let stream_timers = StreamTimers::default();
         for _ in 0..10_000 {
-            stream_timers.begin();
+            stream_timers.start_timer();
         }
 
         let streams = stream_timers.streams.lock().unwrap_or_else(PoisonError::into_inner);

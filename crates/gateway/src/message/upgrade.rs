@@ -27,7 +27,7 @@ impl VisitorUpgrade {
     }
 
     /// The connection, once; none when the visitor left before.
-    pub async fn stream(self) -> Option<VisitorStream> {
+    pub async fn into_stream(self) -> Option<VisitorStream> {
         let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         receiver?.await.ok()
     }
@@ -60,7 +60,7 @@ impl UpgradeContext {
     }
 
     /// Runs the exchange of an upgraded connection until it ends, or until a forced stop.
-    pub fn carry_on(&self, talk: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_until_shutdown(&self, talk: impl Future<Output = ()> + Send + 'static) {
         self.activity.upgraded.store(true, Relaxed);
         let mut shutdown = self.shutdown.clone();
         tokio::spawn(async move { shutdown.run_until(ShutdownPhase::Forced, talk).await });

@@ -19,17 +19,21 @@ pub struct ConnectionAttributes {
 
 impl ConnectionAttributes {
     /// Describes somebody else on the same connection.
-    pub fn again(&self) -> Self {
+    pub fn for_another_visitor(&self) -> Self {
         Self { since: self.since, known: OnceLock::new() }
     }
 
     /// Describes a connection that has come now.
-    pub fn of_now() -> Self {
+    pub fn starting_now() -> Self {
         Self { since: Utc::now(), known: OnceLock::new() }
     }
 
     /// Returns the variables of the connection of this visitor.
-    pub fn of(&self, visitor: &Visitor, services: &RequestServices) -> &Arc<VisitorConnection> {
+    pub fn visitor_connection(
+        &self,
+        visitor: &Visitor,
+        services: &RequestServices,
+    ) -> &Arc<VisitorConnection> {
         let make = || connection_variables(visitor, self.since, services.address_lookup());
         self.known.get_or_init(make)
     }
@@ -50,7 +54,7 @@ pub fn connection_variables(
         client: tls
             .client_certificate
             .as_deref()
-            .and_then(client_certificate::read)
+            .and_then(client_certificate::read_certificate)
             .unwrap_or_default(),
     });
     Arc::new(VisitorConnection {

@@ -42,10 +42,10 @@ impl VisitorStream {
     }
 
     /// Says what the visitor has to send next.
-    pub fn expect(&mut self, expects: Expects) {
+    pub fn set_expected(&mut self, expects: Expects) {
         if self.expects != expects {
             self.expects = expects;
-            self.activity.expects(expects);
+            self.activity.set_expected(expects);
         }
     }
 
@@ -68,8 +68,8 @@ impl VisitorStream {
         Poll::Ready(Ok(()))
     }
 
-    fn written<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.activity.blocked(written.is_pending());
+    fn record_blocked<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.activity.set_blocked(written.is_pending());
         written
     }
 }
@@ -97,9 +97,9 @@ impl AsyncRead for VisitorStream {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         match &read {
-            Poll::Pending => this.activity.starved(),
+            Poll::Pending => this.activity.mark_starved(),
             Poll::Ready(_) if upgraded || buffer.filled().len() == before => {}
-            Poll::Ready(_) => this.activity.arrived(this.expects),
+            Poll::Ready(_) => this.activity.record_arrival(this.expects),
         }
         read
     }
@@ -113,7 +113,7 @@ impl AsyncWrite for VisitorStream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.socket).poll_write(cx, bytes);
-        this.written(written)
+        this.record_blocked(written)
     }
 
     fn poll_write_vectored(
@@ -123,13 +123,13 @@ impl AsyncWrite for VisitorStream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.socket).poll_write_vectored(cx, parts);
-        this.written(written)
+        this.record_blocked(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.socket).poll_flush(cx);
-        this.written(flushed)
+        this.record_blocked(flushed)
     }
 
     ginnel_base::forward_write!(socket: is_write_vectored);

@@ -33,7 +33,7 @@ impl EdgeModule for BackendModule {
         _: &ModuleChecker,
     ) -> Result<CheckedModule<Self>, InvalidModule> {
         let Some(id) = change.backend_id else {
-            return Err(InvalidModule::value("backend_id: is required"));
+            return Err(InvalidModule::from_message("backend_id: is required"));
         };
         check_backend_id("backend_id", &id)?;
         let backend = Some(Ref { id, ..Ref::default() });
@@ -44,7 +44,7 @@ impl EdgeModule for BackendModule {
         self.enabled != Some(false)
     }
 
-    fn references(&mut self) -> Vec<&mut Ref> {
+    fn references_mut(&mut self) -> Vec<&mut Ref> {
         self.backend.iter_mut().collect()
     }
 }
@@ -57,5 +57,5 @@ pub fn check_backend_id(field: &str, id: &str) -> Result<(), InvalidModule> {
     let known: Vec<_> = BACKEND_PREFIXES.iter().map(|prefix| format!("{prefix}_")).collect();
     let known = known.join(", ");
     let message = format!("{field}: {id:?} is not the identifier of a backend ({known})");
-    Err(InvalidModule::numbered(WRONG_PREFIXES, message))
+    Err(InvalidModule::with_number(WRONG_PREFIXES, message))
 }

@@ -14,7 +14,7 @@ impl Module for Passwords {
         ModuleKind::BasicAuth
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
@@ -22,7 +22,7 @@ impl Module for Passwords {
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
             if let ModuleInput::Request(request) = &input
-                && !self.allow(request.headers())
+                && !self.allows_request(request.headers())
             {
                 context.decided_by(self.kind());
                 return Err(error_response::UNAUTHORIZED.into());

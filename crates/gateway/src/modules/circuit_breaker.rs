@@ -26,7 +26,7 @@ impl Module for BackendBreaker {
         ModuleKind::CircuitBreaker
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
@@ -42,7 +42,7 @@ impl Module for BackendBreaker {
             };
             let answer = next.run(context, input).await;
             if let Some(status) = context.upstream_status {
-                attempt.ended(status < 500, Instant::now());
+                attempt.report_outcome(status < 500, Instant::now());
             }
             answer
         })
@@ -55,9 +55,10 @@ impl BuildModule for CircuitBreaker {
         self,
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
-        let limits = limits(&self);
+        let limits = breaker_limits(&self);
         let fits = |known: &Breaker| known.limits == limits;
-        let breaker = builder.remembered(ModuleKind::CircuitBreaker, fits, || Breaker::new(limits));
+        let breaker =
+            builder.reuse_or_create(ModuleKind::CircuitBreaker, fits, || Breaker::new(limits));
         Ok(Some(Box::new(BackendBreaker(breaker))))
     }
 }
@@ -67,15 +68,15 @@ impl EdgeModule for CircuitBreaker {
 
     fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
         let whole = |name: &str, value: Option<i64>, default: i64, most: i64| match value {
-            Some(number) if !(1..=most).contains(&number) => {
-                Err(InvalidModule::value(format!("{name}: {number} is not from 1 to {most}")))
-            }
+            Some(number) if !(1..=most).contains(&number) => Err(InvalidModule::from_message(
+                format!("{name}: {number} is not from 1 to {most}"),
+            )),
             value => Ok(Some(value.unwrap_or(default))),
         };
         let share = change.error_threshold_percentage.unwrap_or(0.5);
         if !(0.0..=1.0).contains(&share) {
             let message = format!("error_threshold_percentage: {share} is not from 0 to 1");
-            return Err(InvalidModule::value(message));
+            return Err(InvalidModule::from_message(message));
         }
         let module = Self {
             enabled: change.enabled.or(Some(true)),
@@ -93,7 +94,7 @@ impl EdgeModule for CircuitBreaker {
     }
 }
 
-fn limits(module: &CircuitBreaker) -> BreakerLimits {
+fn breaker_limits(module: &CircuitBreaker) -> BreakerLimits {
     let number = |value: Option<i64>, usual: u64| {
         value.and_then(|value| u64::try_from(value).ok()).unwrap_or(usual)
     };

@@ -4,7 +4,9 @@ use http::{Method, Response};
 use hyper::body::Body as _;
 
 use ginnel_api::remote::edges::modules::Compression;
-use ginnel_policy::compression::{ALL, Coding, Encoder, announce, is_compressible, negotiate};
+use ginnel_policy::compression::{
+    ALL, Coding, Encoder, is_compressible, negotiate_coding, set_coding_headers,
+};
 
 use crate::message::BoxFuture;
 use crate::message::request_context::RequestContext;
@@ -22,7 +24,7 @@ impl Module for Compressor {
         ModuleKind::Compression
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
@@ -30,10 +32,10 @@ impl Module for Compressor {
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
             // What the visitor takes, not what rules make of it.
-            let coding = coding(&input);
+            let coding = choose_coding(&input);
             let answer = next.run(context, input).await?;
             Ok(match coding {
-                Some(coding) => compress(answer, coding),
+                Some(coding) => compress_response(answer, coding),
                 None => answer,
             })
         })
@@ -58,21 +60,24 @@ impl EdgeModule for Compression {
     }
 }
 
-fn coding(input: &ModuleInput) -> Option<Coding> {
+fn choose_coding(input: &ModuleInput) -> Option<Coding> {
     match input {
         ModuleInput::Request(request) if request.method() != Method::HEAD => {
-            negotiate(request.headers(), ALL)
+            negotiate_coding(request.headers(), ALL)
         }
         _ => None,
     }
 }
 
 /// Compresses an answer, if there is something that can be.
-fn compress(mut response: Response<ResponseBody>, coding: Coding) -> Response<ResponseBody> {
+fn compress_response(
+    mut response: Response<ResponseBody>,
+    coding: Coding,
+) -> Response<ResponseBody> {
     let (status, headers) = (response.status(), response.headers());
     if response.body().is_end_stream() || !is_compressible(status, headers) {
         return response;
     }
-    announce(response.headers_mut(), coding);
-    response.map(|body| body.encoded(Encoder::new(coding)))
+    set_coding_headers(response.headers_mut(), coding);
+    response.map(|body| body.with_encoder(Encoder::new(coding)))
 }

@@ -68,7 +68,7 @@ pub trait EdgeModule: BuildModule + Clone + Send + Sync + 'static {
     fn is_enabled(&self) -> bool;
 
     /// What it refers to and shows with its address.
-    fn references(&mut self) -> Vec<&mut Ref> {
+    fn references_mut(&mut self) -> Vec<&mut Ref> {
         Vec::new()
     }
 }
@@ -97,7 +97,7 @@ pub struct CheckedModule<M> {
 
 impl<M: EdgeModule> From<M> for CheckedModule<M> {
     fn from(mut module: M) -> Self {
-        let references = module.references().into_iter().map(|one| one.id.clone()).collect();
+        let references = module.references_mut().into_iter().map(|one| one.id.clone()).collect();
         Self { module, references, secrets: Vec::new(), compiled: None }
     }
 }
@@ -116,17 +116,17 @@ pub struct InvalidModule {
 
 impl InvalidModule {
     /// A value that is wrong.
-    pub fn value(message: impl Into<String>) -> Self {
+    pub fn from_message(message: impl Into<String>) -> Self {
         Self { number: INVALID_VALUE, message: message.into(), problems: Vec::new() }
     }
 
     /// The same with a number of its own.
-    pub fn numbered(number: u16, message: impl Into<String>) -> Self {
+    pub fn with_number(number: u16, message: impl Into<String>) -> Self {
         Self { number, message: message.into(), problems: Vec::new() }
     }
 
     /// Of a policy: the first problem gives the number, the message names them all.
-    pub fn of_policy(problems: &[Problem]) -> Self {
+    pub fn from_problems(problems: &[Problem]) -> Self {
         let named = problems.iter().take(MAX_NAMED_PROBLEMS);
         let mut message: Vec<String> =
             named.map(|problem| problem.to_string().replace('\n', " ")).collect();
@@ -151,33 +151,43 @@ pub struct ModuleChecker {
 
 impl ModuleChecker {
     /// Compiles a policy.
-    pub fn policy(&self, document: &impl Serialize) -> Result<Arc<Policy>, InvalidModule> {
-        let policy = self.policies.policy(document, self.scope);
-        let policy = policy.map_err(|problems| InvalidModule::of_policy(&problems))?;
+    pub fn compile_policy(&self, document: &impl Serialize) -> Result<Arc<Policy>, InvalidModule> {
+        let policy = self.policies.compiled_policy(document, self.scope);
+        let policy = policy.map_err(|problems| InvalidModule::from_problems(&problems))?;
         let problem = policy.address_kinds.missing_from(self.known_addresses);
         match problem.or_else(|| policy.login_problem(&self.applications)) {
-            Some(problem) => Err(InvalidModule::of_policy(&[problem])),
+            Some(problem) => Err(InvalidModule::from_problems(&[problem])),
             None => Ok(policy),
         }
     }
 
     /// Compiles a user agent filter.
-    pub fn filter(&self, allow: &[String], deny: &[String]) -> Result<Arc<Filter>, InvalidModule> {
-        let filter = self.policies.filter(allow, deny);
-        filter.map_err(|problems| InvalidModule::of_policy(&problems))
+    pub fn compile_filter(
+        &self,
+        allow: &[String],
+        deny: &[String],
+    ) -> Result<Arc<Filter>, InvalidModule> {
+        let filter = self.policies.compiled_filter(allow, deny);
+        filter.map_err(|problems| InvalidModule::from_problems(&problems))
     }
 }
 
 /// Identifiers of one kind as references, in a field.
-pub fn references(field: &str, ids: Vec<String>, prefix: &str) -> Result<Vec<Ref>, InvalidModule> {
+pub fn parse_references(
+    field: &str,
+    ids: Vec<String>,
+    prefix: &str,
+) -> Result<Vec<Ref>, InvalidModule> {
     let mut seen = HashSet::new();
     let reference = |(index, id): (usize, String)| {
         if !id::has_prefix(&id, prefix) {
             let message = format!("{field}[{index}]: {id:?} does not start with {prefix}_");
-            return Err(InvalidModule::numbered(WRONG_PREFIX, message));
+            return Err(InvalidModule::with_number(WRONG_PREFIX, message));
         }
         if !seen.insert(id.clone()) {
-            return Err(InvalidModule::value(format!("{field}[{index}]: {id:?} is there twice")));
+            return Err(InvalidModule::from_message(format!(
+                "{field}[{index}]: {id:?} is there twice"
+            )));
         }
         Ok(Ref { id, ..Ref::default() })
     };
@@ -219,7 +229,7 @@ pub struct AgentLimits {
 
 impl ModuleBuilder<'_> {
     /// What a module remembers, if it still fits; else what it begins with.
-    pub fn remembered<T: Any + Send + Sync>(
+    pub fn reuse_or_create<T: Any + Send + Sync>(
         &mut self,
         kind: ModuleKind,
         fits: impl Fn(&T) -> bool,
@@ -239,15 +249,15 @@ impl ModuleBuilder<'_> {
     ///
     /// # Errors
     /// If the policy is an agent's, and cannot be applied.
-    pub fn policy(
+    pub fn compile_policy(
         &self,
         document: &impl Serialize,
         scope: Scope,
     ) -> Result<Arc<Policy>, InvalidModule> {
-        let policy = match (self.policies.policy(document, scope), &self.agent) {
+        let policy = match (self.policies.compiled_policy(document, scope), &self.agent) {
             (Ok(policy), _) => policy,
-            (Err(problems), None) => self.unusable(&problems, scope),
-            (Err(problems), Some(_)) => return Err(InvalidModule::of_policy(&problems)),
+            (Err(problems), None) => self.report_unusable(&problems, scope),
+            (Err(problems), Some(_)) => return Err(InvalidModule::from_problems(&problems)),
         };
         let address_problem = || policy.address_kinds.missing_from(self.known_addresses);
         let login_problem = || policy.login_problem(self.applications);
@@ -262,7 +272,7 @@ impl ModuleBuilder<'_> {
                 }
             };
         match problem {
-            Some(problem) => Err(InvalidModule::of_policy(&[problem])),
+            Some(problem) => Err(InvalidModule::from_problems(&[problem])),
             None => Ok(policy),
         }
     }
@@ -283,15 +293,15 @@ impl ModuleBuilder<'_> {
     }
 
     /// Reports a stored policy that is refused, and returns one that no visitor passes.
-    pub fn unusable(&self, problems: &[Problem], scope: Scope) -> Arc<Policy> {
-        let problem = InvalidModule::of_policy(problems).message;
+    pub fn report_unusable(&self, problems: &[Problem], scope: Scope) -> Arc<Policy> {
+        let problem = InvalidModule::from_problems(problems).message;
         tracing::error!(
             owner = self.owner,
             err = problem,
             "a stored policy is refused; visitors get a 503"
         );
-        self.policies.note_refused(self.owner, problem);
-        closed(scope)
+        self.policies.record_refused(self.owner, problem);
+        closed_policy(scope)
     }
 }
 
@@ -305,7 +315,7 @@ fn unreadable(secret: &SecretName) -> Problem {
 }
 
 /// A policy that no visitor passes: requests get a 503, and other connections are closed.
-fn closed(scope: Scope) -> Arc<Policy> {
+fn closed_policy(scope: Scope) -> Arc<Policy> {
     let action = match scope.is_http() {
         true => json!({
             "type": "custom-response",
@@ -325,7 +335,7 @@ mod tests {
     #[test]
     fn no_visitor_passes_a_closed_policy() {
         for scope in [Scope::HttpsRoute, Scope::HttpTunnel, Scope::TcpEdge, Scope::TcpTunnel] {
-            let policy = closed(scope);
+            let policy = closed_policy(scope);
 
             let rules = if scope.is_http() { &policy.request } else { &policy.connect };
             let mut actions = rules.iter().flat_map(|rule| &rule.actions);

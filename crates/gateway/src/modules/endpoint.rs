@@ -53,7 +53,7 @@ pub fn build_modules(
             owner: "",
             known_addresses: resources.address_kinds,
             policies: &Default::default(),
-            ip_policy: &|id| resources.ip_policies.of(id),
+            ip_policy: &|id| resources.ip_policies.policy_rules(id),
             secrets: &Arc::default(),
             applications: &resources.applications,
             memory: &mut Default::default(),

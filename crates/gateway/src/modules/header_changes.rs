@@ -21,7 +21,7 @@ impl Module for RequestHeaderEdits {
         ModuleKind::RequestHeaders
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         mut input: ModuleInput,
@@ -41,7 +41,7 @@ impl Module for ResponseHeaderEdits {
         ModuleKind::ResponseHeaders
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,

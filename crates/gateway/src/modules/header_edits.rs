@@ -83,14 +83,14 @@ pub fn check_header(field: &str, name: &str, value: &str) -> Result<(), InvalidM
         return Ok(());
     }
     let message = format!("{field}.{name}: holds a character that header values may not hold");
-    Err(InvalidModule::value(message))
+    Err(InvalidModule::from_message(message))
 }
 
 fn check_name(field: &str, name: &str) -> Result<(), InvalidModule> {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(_) => Ok(()),
-        Err(_) => {
-            Err(InvalidModule::value(format!("{field}: {name:?} is not the name of a header")))
-        }
+        Err(_) => Err(InvalidModule::from_message(format!(
+            "{field}: {name:?} is not the name of a header"
+        ))),
     }
 }

@@ -20,7 +20,7 @@ use crate::message::request_context::RequestContext;
 use crate::message::visitor::Visitor;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-    ReferenceField, references,
+    ReferenceField, parse_references,
 };
 use crate::modules::ip_policies;
 use crate::modules::module::{
@@ -38,8 +38,8 @@ pub struct IpRestrictions(pub Vec<Arc<ArcSwap<IpRules>>>);
 
 impl IpRestrictions {
     /// Whether somebody from this address may come.
-    fn allows(&self, address: IpAddr) -> bool {
-        ip_policies::allows(&self.0, address)
+    fn allows_address(&self, address: IpAddr) -> bool {
+        ip_policies::allows_address(&self.0, address)
     }
 }
 
@@ -52,18 +52,18 @@ impl Module for IpRestrictions {
         Some(self)
     }
 
-    fn admits(&self, visitor: &Visitor) -> bool {
-        self.allows(visitor.peer.ip())
+    fn admits_visitor(&self, visitor: &Visitor) -> bool {
+        self.allows_address(visitor.peer.ip())
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
         next: NextModule<'a>,
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
-            if self.admits(context.visitor) {
+            if self.admits_visitor(context.visitor) {
                 return next.run(context, input).await;
             }
             context.decided_by(self.kind());
@@ -73,8 +73,8 @@ impl Module for IpRestrictions {
 }
 
 impl HeadFilter for IpRestrictions {
-    fn passes(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
-        self.allows(head.connection.client.ip())
+    fn permits_head(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.allows_address(head.connection.client.ip())
     }
 }
 
@@ -93,7 +93,7 @@ impl BuildModule for tunnels::IpRestriction {
     fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
         let parse = |text: String| {
             let parsed = text.parse::<Cidr>();
-            parsed.map_err(|problem| InvalidModule::value(format!("{text:?}: {problem}")))
+            parsed.map_err(|problem| InvalidModule::from_message(format!("{text:?}: {problem}")))
         };
         let parse = |list: Option<Vec<String>>| {
             list.into_iter().flatten().map(parse).collect::<Result<Vec<_>, _>>()
@@ -116,15 +116,15 @@ impl EdgeModule for IpRestriction {
         let ids = change.ip_policy_ids.unwrap_or_default();
         if ids.is_empty() {
             let message = "ip_policy_ids: must name at least one IP policy";
-            return Err(InvalidModule::numbered(EMPTY_RESTRICTION, message));
+            return Err(InvalidModule::with_number(EMPTY_RESTRICTION, message));
         }
         if ids.len() > MAX_POLICIES {
             let count = ids.len();
             let message =
                 format!("ip_policy_ids: has {count} entries, the limit is {MAX_POLICIES}");
-            return Err(InvalidModule::value(message));
+            return Err(InvalidModule::from_message(message));
         }
-        let policies = references("ip_policy_ids", ids, prefix::IP_POLICY)?;
+        let policies = parse_references("ip_policy_ids", ids, prefix::IP_POLICY)?;
         Ok(Self { enabled: change.enabled.or(Some(true)), ip_policies: Some(policies) }.into())
     }
 
@@ -132,7 +132,7 @@ impl EdgeModule for IpRestriction {
         self.enabled != Some(false)
     }
 
-    fn references(&mut self) -> Vec<&mut Ref> {
+    fn references_mut(&mut self) -> Vec<&mut Ref> {
         self.ip_policies.iter_mut().flatten().collect()
     }
 }

@@ -29,7 +29,7 @@ pub trait Module: Send + Sync {
     fn kind(&self) -> ModuleKind;
 
     /// Whether a visitor may come from its address; asked where bytes are carried.
-    fn admits(&self, _visitor: &Visitor) -> bool {
+    fn admits_visitor(&self, _visitor: &Visitor) -> bool {
         true
     }
 
@@ -55,7 +55,7 @@ pub trait Module: Send + Sync {
     }
 
     /// Takes a request to the next module, and the answer back.
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         exchange: ModuleInput,
@@ -86,7 +86,7 @@ pub trait Destination: Sync {
 impl RequestContext<'_> {
     /// Notes that a module has decided on the request.
     pub fn decided_by(&mut self, module: ModuleKind) {
-        self.trace.note(|it| it.module = Some(module.name()));
+        self.trace.update_record(|it| it.module = Some(module.name()));
     }
 }
 
@@ -94,7 +94,7 @@ impl RequestContext<'_> {
 pub trait HeadFilter {
     /// Whether a request passes that has this head, with some changes to it. False decides nothing: the
     /// module is to see the request as a whole.
-    fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool;
+    fn permits_head(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool;
 }
 
 /// What a module hands to the next one.
@@ -127,12 +127,16 @@ impl NextModule<'_> {
         let answer = match (self.modules.split_first(), input) {
             (Some((module, modules)), input) => {
                 module
-                    .serve(context, input, NextModule { destination: self.destination, modules })
+                    .process_input(
+                        context,
+                        input,
+                        NextModule { destination: self.destination, modules },
+                    )
                     .await
             }
             (None, ModuleInput::Request(request)) => {
                 let answer = self.destination.send_upstream(context, request).await;
-                context.sent(answer)
+                context.record_answer(answer)
             }
             (None, ModuleInput::Answer(answer)) => Ok(answer),
             // Only a policy is given that, and it takes the request out.
@@ -163,19 +167,19 @@ impl Modules {
     }
 
     /// Whether a visitor may come from its address.
-    pub fn admit(&self, visitor: &Visitor) -> bool {
-        self.0.iter().all(|module| module.admits(visitor))
+    pub fn admits_visitor(&self, visitor: &Visitor) -> bool {
+        self.0.iter().all(|module| module.admits_visitor(visitor))
     }
 
     /// Whether all of them let a request pass that has this head, and the changes to it; none where one of
     /// them is to see the request as a whole.
-    pub fn pass(&self, head: &HeadView<'_>) -> Option<Vec<Arc<HeadChange>>> {
+    pub fn head_changes(&self, head: &HeadView<'_>) -> Option<Vec<Arc<HeadChange>>> {
         let filters = || self.0.iter().map(|module| module.head_filter());
         if filters().any(|filter| filter.is_none()) {
             return None;
         }
         let mut changes = Vec::new();
-        filters().flatten().all(|filter| filter.passes(head, &mut changes)).then_some(changes)
+        filters().flatten().all(|filter| filter.permits_head(head, &mut changes)).then_some(changes)
     }
 
     /// The rules for connections.

@@ -6,7 +6,7 @@ use ginnel_api::remote::edges::modules::{MutualTls, MutualTlsChange};
 
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
-    references,
+    parse_references,
 };
 
 /// How many certificate authorities may vouch for the visitors of an edge.
@@ -31,11 +31,11 @@ impl EdgeModule for MutualTls {
         let ids = ids.unwrap_or_default();
         if !(1..=MAX_AUTHORITIES).contains(&ids.len()) {
             let count = ids.len();
-            return Err(InvalidModule::value(format!(
+            return Err(InvalidModule::from_message(format!(
                 "{field}: has {count} entries, 1 to {MAX_AUTHORITIES} are possible"
             )));
         }
-        let authorities = references(field, ids, prefix::CERTIFICATE_AUTHORITY)?;
+        let authorities = parse_references(field, ids, prefix::CERTIFICATE_AUTHORITY)?;
         let enabled = change.enabled.or(Some(true));
         Ok(Self { enabled, certificate_authorities: Some(authorities) }.into())
     }
@@ -44,7 +44,7 @@ impl EdgeModule for MutualTls {
         self.enabled != Some(false)
     }
 
-    fn references(&mut self) -> Vec<&mut Ref> {
+    fn references_mut(&mut self) -> Vec<&mut Ref> {
         self.certificate_authorities.iter_mut().flatten().collect()
     }
 }

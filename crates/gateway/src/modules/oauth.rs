@@ -14,7 +14,7 @@ use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::login_rule::{
-    duration, literal, of_module, rule, tunnel_login, tunnel_problem,
+    duration_text, escape_literal, module_problem, rule_document, tunnel_login, tunnel_problem,
 };
 use crate::modules::module::{Module, ModuleKind};
 use crate::modules::traffic_policy::Rules;
@@ -43,7 +43,7 @@ impl BuildModule for Oauth {
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
         // The module was checked before it was stored. An invalid one rejects all visitors.
-        let policy = builder.policy(&rule_of(&self).ok(), Scope::HttpTunnel)?;
+        let policy = builder.compile_policy(&rule_of(&self).ok(), Scope::HttpTunnel)?;
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
         let rules = rules.with_applications(builder.applications.clone());
         Ok(Some(Box::new(PolicyModule { kind: ModuleKind::Oauth, rules })))
@@ -57,21 +57,24 @@ impl EdgeModule for Oauth {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let (provider, login) = login_of(&module)?;
         check_login(provider.name(), &login)?;
-        let policy = checker.policies.policy(&rule_of(&module)?, Scope::HttpTunnel);
+        let policy = checker.policies.compiled_policy(&rule_of(&module)?, Scope::HttpTunnel);
         let policy = policy.map_err(|problems| {
             let name = provider.name();
             let of_provider =
                 PROVIDER_FIELDS.map(|(field, own)| (field, format!("provider.{name}.{own}")));
             let of_provider = of_provider.iter().map(|(field, own)| (*field, own.as_str()));
             let fields: Vec<_> = FIELDS.into_iter().chain(of_provider).collect();
-            let problems = problems.into_iter().map(|problem| of_module(problem, &fields));
-            InvalidModule::of_policy(&problems.collect::<Vec<_>>())
+            let problems = problems.into_iter().map(|problem| module_problem(problem, &fields));
+            InvalidModule::from_problems(&problems.collect::<Vec<_>>())
         })?;
         if let Some(problem) = policy.login_problem(&checker.applications) {
             let fields = PROVIDER_FIELDS.iter();
             let message =
                 fields.fold(problem.message, |text, (field, own)| text.replace(field, own));
-            return Err(InvalidModule::value(format!("provider.{}: {message}", provider.name())));
+            return Err(InvalidModule::from_message(format!(
+                "provider.{}: {message}",
+                provider.name()
+            )));
         }
         Ok(CheckedModule { compiled: Some(policy), ..module.into() })
     }
@@ -87,7 +90,7 @@ impl BuildModule for TunnelOauth {
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
         let provider = self.provider.unwrap_or_default();
-        if OauthProvider::of_name(&provider).is_none() {
+        if OauthProvider::from_name(&provider).is_none() {
             let known: Vec<_> = OauthProvider::ALL.iter().map(|known| known.name()).collect();
             let known = known.join(", ");
             let message =
@@ -100,8 +103,8 @@ impl BuildModule for TunnelOauth {
         }
         let config = json!({
             "provider": provider,
-            "client_id": self.client_id.as_deref().map(literal),
-            "client_secret": self.client_secret.map(|secret| literal(&secret.0)),
+            "client_id": self.client_id.as_deref().map(escape_literal),
+            "client_secret": self.client_secret.map(|secret| escape_literal(&secret.0)),
             "scopes": self.scopes,
             "allow_emails": self.allow_emails,
             "allow_domains": self.allow_domains,
@@ -119,12 +122,12 @@ fn login_of(module: &Oauth) -> Result<(OauthProvider, OauthGithubLogin), Invalid
         (None, _) => {
             let names: Vec<_> = OauthProvider::ALL.iter().map(|it| it.name()).collect();
             let message = format!("provider: is required, with one of {}", names.join(", "));
-            Err(InvalidModule::value(message))
+            Err(InvalidModule::from_message(message))
         }
         (Some((first, _)), Some((second, _))) => {
             let (first, second) = (first.name(), second.name());
             let message = format!("provider: there are {first} and {second}, and a module has one");
-            Err(InvalidModule::value(message))
+            Err(InvalidModule::from_message(message))
         }
     }
 }
@@ -136,8 +139,9 @@ fn rule_of(module: &Oauth) -> Result<Value, InvalidModule> {
         names.into_iter().flatten().map(|name| name.to_lowercase()).collect::<Vec<_>>()
     };
     let groups = [lower(login.organizations), lower(login.teams)].concat();
-    let some =
-        |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| literal(&text));
+    let some = |text: Option<String>| {
+        text.filter(|text| !text.is_empty()).map(|text| escape_literal(&text))
+    };
     let config = json!({
         "provider": provider.name(),
         "client_id": some(login.client_id),
@@ -148,11 +152,11 @@ fn rule_of(module: &Oauth) -> Result<Value, InvalidModule> {
         "allow_groups": groups,
         "cookie_prefix": module.cookie_prefix,
         "allow_cors_preflight": module.options_passthrough,
-        "idle_session_timeout": duration(module.inactivity_timeout),
-        "max_session_duration": duration(module.maximum_duration),
-        "userinfo_refresh_interval": duration(module.auth_check_interval),
+        "idle_session_timeout": duration_text(module.inactivity_timeout),
+        "max_session_duration": duration_text(module.maximum_duration),
+        "userinfo_refresh_interval": duration_text(module.auth_check_interval),
     });
-    Ok(rule("oauth", &config))
+    Ok(rule_document("oauth", &config))
 }
 
 /// Rejects values that the compiled rule would accept or misread.
@@ -161,7 +165,7 @@ fn check_login(name: &str, login: &OauthGithubLogin) -> Result<(), InvalidModule
     let has_secret = is_there(login.client_secret.as_ref().map(|secret| secret.0.as_str()));
     if is_there(login.client_id.as_deref()) && !has_secret {
         let message = format!("provider.{name}.client_secret: is required with a client_id");
-        return Err(InvalidModule::value(message));
+        return Err(InvalidModule::from_message(message));
     }
     let is_part = |text: &str| !text.is_empty() && !text.contains('/');
     let is_team = |text: &str| {
@@ -171,12 +175,12 @@ fn check_login(name: &str, login: &OauthGithubLogin) -> Result<(), InvalidModule
     if let Some(team) = teams.into_iter().find(|team| !is_team(team)) {
         let message =
             format!("provider.{name}.teams: {team:?} is not of the form organization/team");
-        return Err(InvalidModule::value(message));
+        return Err(InvalidModule::from_message(message));
     }
     let organizations = login.organizations.iter().flatten();
     if let Some(organization) = organizations.into_iter().find(|name| !is_part(name)) {
         let message = format!("provider.{name}.organizations: {organization:?} is no organization");
-        return Err(InvalidModule::value(message));
+        return Err(InvalidModule::from_message(message));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
 use crate::modules::login_rule::{
-    duration, literal, of_module, rule, tunnel_login, tunnel_problem,
+    duration_text, escape_literal, module_problem, rule_document, tunnel_login, tunnel_problem,
 };
 use crate::modules::module::{Module, ModuleKind};
 use crate::modules::traffic_policy::Rules;
@@ -35,7 +35,7 @@ impl BuildModule for Oidc {
         self,
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
-        let policy = builder.policy(&rule_of(&self), Scope::HttpTunnel)?;
+        let policy = builder.compile_policy(&rule_of(&self), Scope::HttpTunnel)?;
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
         Ok(Some(Box::new(PolicyModule { kind: ModuleKind::Oidc, rules })))
     }
@@ -51,10 +51,10 @@ impl EdgeModule for Oidc {
             Err(_) => url,
         });
         let module = Self { enabled: change.enabled.or(Some(true)), issuer, ..change };
-        let policy = checker.policies.policy(&rule_of(&module), Scope::HttpTunnel);
+        let policy = checker.policies.compiled_policy(&rule_of(&module), Scope::HttpTunnel);
         let policy = policy.map_err(|problems| {
-            let problems = problems.into_iter().map(|problem| of_module(problem, &FIELDS));
-            InvalidModule::of_policy(&problems.collect::<Vec<_>>())
+            let problems = problems.into_iter().map(|problem| module_problem(problem, &FIELDS));
+            InvalidModule::from_problems(&problems.collect::<Vec<_>>())
         })?;
         Ok(CheckedModule { compiled: Some(policy), ..module.into() })
     }
@@ -80,8 +80,8 @@ impl BuildModule for TunnelOidc {
         }
         let config = json!({
             "issuer_url": issuer,
-            "client_id": self.client_id.as_deref().map(literal),
-            "client_secret": self.client_secret.map(|secret| literal(&secret.0)),
+            "client_id": self.client_id.as_deref().map(escape_literal),
+            "client_secret": self.client_secret.map(|secret| escape_literal(&secret.0)),
             "scopes": self.scopes,
             "allow_emails": self.allow_emails,
             "allow_domains": self.allow_domains,
@@ -94,13 +94,13 @@ impl BuildModule for TunnelOidc {
 fn rule_of(module: &Oidc) -> Value {
     let config = json!({
         "issuer_url": module.issuer,
-        "client_id": module.client_id.as_deref().map(literal),
-        "client_secret": module.client_secret.as_ref().map(|secret| literal(&secret.0)),
+        "client_id": module.client_id.as_deref().map(escape_literal),
+        "client_secret": module.client_secret.as_ref().map(|secret| escape_literal(&secret.0)),
         "scopes": module.scopes,
         "cookie_prefix": module.cookie_prefix,
         "allow_cors_preflight": module.options_passthrough,
-        "idle_session_timeout": duration(module.inactivity_timeout),
-        "max_session_duration": duration(module.maximum_duration),
+        "idle_session_timeout": duration_text(module.inactivity_timeout),
+        "max_session_duration": duration_text(module.maximum_duration),
     });
-    rule("openid-connect", &config)
+    rule_document("openid-connect", &config)
 }

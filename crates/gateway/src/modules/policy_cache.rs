@@ -26,7 +26,7 @@ pub struct PolicyCache {
 
 impl PolicyCache {
     /// The policy of a document.
-    pub fn policy(
+    pub fn compiled_policy(
         &self,
         document: &impl Serialize,
         scope: Scope,
@@ -39,26 +39,33 @@ impl PolicyCache {
     }
 
     /// Remembers that the stored policy of a route, an edge or an endpoint is refused.
-    pub fn note_refused(&self, owner: &str, problem: String) {
-        self.refused().insert(owner.to_owned(), problem);
+    pub fn record_refused(&self, owner: &str, problem: String) {
+        self.lock_refused().insert(owner.to_owned(), problem);
     }
 
     /// Forgets the refused policy of an owner, which is gone or has another policy.
     pub fn forget_refused(&self, owner: &str) {
-        self.refused().remove(owner);
+        self.lock_refused().remove(owner);
     }
 
     /// Returns the owners of stored policies that are refused, with the problems.
     pub fn refused_policies(&self) -> Vec<(String, String)> {
-        self.refused().iter().map(|(owner, problem)| (owner.clone(), problem.clone())).collect()
+        self.lock_refused()
+            .iter()
+            .map(|(owner, problem)| (owner.clone(), problem.clone()))
+            .collect()
     }
 
-    fn refused(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+    fn lock_refused(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The filter of two lists of expressions.
-    pub fn filter(&self, allow: &[String], deny: &[String]) -> Result<Arc<Filter>, Vec<Problem>> {
+    pub fn compiled_filter(
+        &self,
+        allow: &[String],
+        deny: &[String],
+    ) -> Result<Arc<Filter>, Vec<Problem>> {
         self.filters.get_or_compile(&(allow, deny), || Filter::compile(allow, deny))
     }
 }
@@ -89,16 +96,16 @@ impl<T> ContentCache<T> {
         compile: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         let Some(hash) = hash_of(content) else { return compile().map(Arc::new) };
-        let known = self.entries().known.get(&hash).and_then(Weak::upgrade);
+        let known = self.lock_entries().known.get(&hash).and_then(Weak::upgrade);
         if let Some(known) = known {
             return Ok(known);
         }
         let made = Arc::new(compile()?);
-        self.entries().insert(hash, &made);
+        self.lock_entries().insert(hash, &made);
         Ok(made)
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, CacheEntries<T>> {
+    fn lock_entries(&self) -> std::sync::MutexGuard<'_, CacheEntries<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +164,7 @@ mod tests {
             cache.get_or_compile(&(number + kept.len()), || Ok::<_, ()>(number)).unwrap();
         }
 
-        assert!(cache.entries().known.len() <= MIN_ENTRIES);
+        assert!(cache.lock_entries().known.len() <= MIN_ENTRIES);
         let found = cache.get_or_compile(&7_usize, || Ok::<_, ()>(0)).unwrap();
         assert!(Arc::ptr_eq(&found, &kept[7]));
     }

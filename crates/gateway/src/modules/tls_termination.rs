@@ -46,13 +46,13 @@ impl EdgeModule for TlsEdgeTermination {
         let terminate_at = terminate_at.unwrap_or_else(|| EDGE.to_owned());
         if !matches!(terminate_at.as_str(), EDGE | UPSTREAM) {
             let message = format!("terminate_at: {terminate_at:?} is neither edge nor upstream");
-            return Err(InvalidModule::value(message));
+            return Err(InvalidModule::from_message(message));
         }
         check_version(min_version.as_deref())?;
         if terminate_at == UPSTREAM && min_version.is_some() {
             let message =
                 "min_version: is for terminate_at edge alone: upstream decides for itself";
-            return Err(InvalidModule::value(message));
+            return Err(InvalidModule::from_message(message));
         }
         let (enabled, terminate_at) = (enabled.or(Some(true)), Some(terminate_at));
         Ok(Self { enabled, terminate_at, min_version }.into())
@@ -72,7 +72,7 @@ fn check_version(min_version: Option<&str>) -> Result<(), InvalidModule> {
     match min_version.filter(|version| !matches!(*version, "1.2" | "1.3")) {
         Some(version) => {
             let message = format!("min_version: {version:?} is neither 1.2 nor 1.3");
-            Err(InvalidModule::value(message))
+            Err(InvalidModule::from_message(message))
         }
         None => Ok(()),
     }

@@ -32,7 +32,7 @@ impl Module for AgentFilter {
         Some(self)
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
@@ -41,7 +41,7 @@ impl Module for AgentFilter {
         Box::pin(async move {
             if let ModuleInput::Request(request) = &input {
                 let agents = SpelledValues::new(request.headers(), header::USER_AGENT.as_str());
-                if !self.0.allows(agents.map(HeaderValue::as_bytes)) {
+                if !self.0.allows_all(agents.map(HeaderValue::as_bytes)) {
                     context.decided_by(self.kind());
                     return Err(error_response::AGENT_BLOCKED.into());
                 }
@@ -52,8 +52,8 @@ impl Module for AgentFilter {
 }
 
 impl HeadFilter for AgentFilter {
-    fn passes(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
-        self.0.allows(head.values(&header::USER_AGENT))
+    fn permits_head(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.0.allows_all(head.raw_header_values(&header::USER_AGENT))
     }
 }
 
@@ -62,14 +62,14 @@ impl BuildModule for UserAgentFilter {
         self,
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
-        let lists = (patterns(self.allow.as_ref()), patterns(self.deny.as_ref()));
-        let filter = match (builder.policies.filter(lists.0, lists.1), &builder.agent) {
+        let lists = (patterns_or_empty(self.allow.as_ref()), patterns_or_empty(self.deny.as_ref()));
+        let filter = match (builder.policies.compiled_filter(lists.0, lists.1), &builder.agent) {
             (Ok(filter), _) => filter,
-            (Err(problems), Some(_)) => return Err(InvalidModule::of_policy(&problems)),
+            (Err(problems), Some(_)) => return Err(InvalidModule::from_problems(&problems)),
             // A stored filter was checked. An invalid one rejects all visitors.
             (Err(problems), None) => {
-                let nobody = builder.policies.filter(&[], &[".*".to_owned()]);
-                nobody.map_err(|_| InvalidModule::of_policy(&problems))?
+                let nobody = builder.policies.compiled_filter(&[], &[".*".to_owned()]);
+                nobody.map_err(|_| InvalidModule::from_problems(&problems))?
             }
         };
         Ok(Some(Box::new(AgentFilter(filter))))
@@ -81,8 +81,10 @@ impl EdgeModule for UserAgentFilter {
 
     fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
-        let filter =
-            checker.filter(patterns(module.allow.as_ref()), patterns(module.deny.as_ref()))?;
+        let filter = checker.compile_filter(
+            patterns_or_empty(module.allow.as_ref()),
+            patterns_or_empty(module.deny.as_ref()),
+        )?;
         Ok(CheckedModule { compiled: Some(filter), ..module.into() })
     }
 
@@ -91,6 +93,6 @@ impl EdgeModule for UserAgentFilter {
     }
 }
 
-fn patterns(list: Option<&Vec<String>>) -> &[String] {
+fn patterns_or_empty(list: Option<&Vec<String>>) -> &[String] {
     list.map(Vec::as_slice).unwrap_or_default()
 }

@@ -20,8 +20,9 @@ impl BuildModule for WebhookVerification {
         self,
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
-        let document = rule(&self.provider.unwrap_or_default(), &self.secret.unwrap_or_default());
-        let policy = builder.policy(&document, Scope::HttpTunnel)?;
+        let document =
+            rule_document(&self.provider.unwrap_or_default(), &self.secret.unwrap_or_default());
+        let policy = builder.compile_policy(&document, Scope::HttpTunnel)?;
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
         Ok(Some(Box::new(PolicyModule { kind: ModuleKind::WebhookVerification, rules })))
     }
@@ -31,7 +32,7 @@ impl EdgeModule for WebhookVerification {
     type Change = Self;
 
     fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
-        let empty = |name: &str| InvalidModule::value(format!("{name}: must not be empty"));
+        let empty = |name: &str| InvalidModule::from_message(format!("{name}: must not be empty"));
         if change.provider.as_deref().is_none_or(|provider| provider.trim().is_empty()) {
             return Err(empty("provider"));
         }
@@ -47,7 +48,7 @@ impl EdgeModule for WebhookVerification {
 }
 
 /// The document of the rule that a webhook module is.
-fn rule(provider: &str, secret: &Secret) -> Value {
+fn rule_document(provider: &str, secret: &Secret) -> Value {
     let secret = secret.0.replace("${", "$${");
     let config = json!({"provider": provider, "secret": secret});
     json!({"on_http_request": [{"actions": [{"type": "verify-webhook", "config": config}]}]})

@@ -41,63 +41,66 @@ where
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        match self.status(lifetime, is_missing) {
+        match self.cache_status(lifetime, is_missing) {
             PublishedStatus::Current(value) => return Ok(value),
             PublishedStatus::Old(value) => {
                 if let Ok(flight) = self.flight.clone().try_lock_owned() {
                     let cache = self.clone();
                     tokio::spawn(async move {
-                        ignore(cache.keep(fetch.await), "a failure is logged where it is kept");
+                        ignore(
+                            cache.store_fetched(fetch.await),
+                            "a failure is logged where it is kept",
+                        );
                         drop(flight);
                     });
                 }
                 return Ok(value);
             }
             PublishedStatus::Failed(failure) => {
-                return self.usable(lifetime, is_missing).ok_or(failure);
+                return self.usable_value(lifetime, is_missing).ok_or(failure);
             }
             PublishedStatus::Missing => {}
         }
         let flight = self.flight.clone().lock_owned().await;
         // Somebody else may have asked.
-        match self.status(lifetime, is_missing) {
+        match self.cache_status(lifetime, is_missing) {
             PublishedStatus::Current(value) | PublishedStatus::Old(value) => return Ok(value),
             PublishedStatus::Failed(failure) => {
-                return self.usable(lifetime, is_missing).ok_or(failure);
+                return self.usable_value(lifetime, is_missing).ok_or(failure);
             }
             PublishedStatus::Missing => {}
         }
         // Whoever goes away leaves the answer to the others.
         let cache = self.clone();
         let fetching = tokio::spawn(async move {
-            let fetched = cache.keep(fetch.await);
+            let fetched = cache.store_fetched(fetch.await);
             drop(flight);
             fetched
         });
-        fetching.await?.or_else(|failure| self.usable(lifetime, is_missing).ok_or(failure))
+        fetching.await?.or_else(|failure| self.usable_value(lifetime, is_missing).ok_or(failure))
     }
 
     /// What is to be done; whoever asks does not hold the lock.
-    fn status(&self, lifetime: &Lifetime, is_missing: bool) -> PublishedStatus<T, E> {
-        self.published().status(lifetime, is_missing, Instant::now())
+    fn cache_status(&self, lifetime: &Lifetime, is_missing: bool) -> PublishedStatus<T, E> {
+        self.lock_published().status(lifetime, is_missing, Instant::now())
     }
 
-    fn published(&self) -> MutexGuard<'_, Published<T, E>> {
+    fn lock_published(&self) -> MutexGuard<'_, Published<T, E>> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is better than nothing; nothing is where it lacks something.
-    fn usable(&self, lifetime: &Lifetime, is_missing: bool) -> Option<Arc<T>> {
+    fn usable_value(&self, lifetime: &Lifetime, is_missing: bool) -> Option<Arc<T>> {
         if is_missing {
             return None;
         }
-        self.published().usable(lifetime, Instant::now())
+        self.lock_published().usable_value(lifetime, Instant::now())
     }
 
     /// Keeps what came of fetching.
-    fn keep(&self, fetched: Result<T, E>) -> Result<Arc<T>, E> {
+    fn store_fetched(&self, fetched: Result<T, E>) -> Result<Arc<T>, E> {
         let fetched = fetched.map(Arc::new);
-        let mut published = self.published();
+        let mut published = self.lock_published();
         match &fetched {
             Err(err) if published.has_value() => {
                 tracing::warn!(%err, "what an issuer said earlier is used");
@@ -105,7 +108,7 @@ where
             Err(err) => tracing::debug!(%err, "what an issuer publishes cannot be fetched"),
             Ok(_) => {}
         }
-        published.keep(fetched.clone(), Instant::now());
+        published.store_result(fetched.clone(), Instant::now());
         fetched
     }
 }
@@ -165,7 +168,7 @@ mod tests {
 
         assert_eq!(get(false, None).await, None);
         assert_eq!(get(false, Some(1)).await, None, "nobody asks again yet");
-        cache.published().keep(Ok(Arc::new(2)), Instant::now());
+        cache.lock_published().store_result(Ok(Arc::new(2)), Instant::now());
         assert_eq!(get(true, None).await, None);
         assert_eq!(get(true, Some(3)).await, None);
         assert_eq!(get(false, Some(3)).await, Some(2));
@@ -185,7 +188,10 @@ mod tests {
         sender.send(2).unwrap();
         let _flight = cache.flight.lock().await;
 
-        assert_eq!(cache.published().usable(&LIFETIME, Instant::now()), Some(Arc::new(2)));
+        assert_eq!(
+            cache.lock_published().usable_value(&LIFETIME, Instant::now()),
+            Some(Arc::new(2))
+        );
     }
 
     #[tokio::test]

@@ -41,7 +41,7 @@ impl<K> Default for CallLimits<K> {
 
 impl<K: Hash + Eq> CallLimits<K> {
     /// The limit of a caller.
-    pub fn of(&self, caller: K) -> Arc<CallLimit> {
+    pub fn for_caller(&self, caller: K) -> Arc<CallLimit> {
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limit) = callers.get(&caller).and_then(Weak::upgrade) {
             return limit;
@@ -78,7 +78,8 @@ mod tests {
     #[tokio::test]
     async fn all_callers_together_make_a_bounded_number_of_calls() {
         let limits = CallLimits::<usize>::default();
-        let all: Vec<_> = (0..=MAX_TOTAL_CALLS / MAX_CALLS).map(|it| limits.of(it)).collect();
+        let all: Vec<_> =
+            (0..=MAX_TOTAL_CALLS / MAX_CALLS).map(|it| limits.for_caller(it)).collect();
         let (last, others) = all.split_last().unwrap();
         let mut held = Vec::new();
         for _ in 0..MAX_CALLS {

@@ -57,7 +57,7 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
 
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
-        self.discount(entry.owner);
+        self.decrement_count(entry.owner);
         Some(entry.value)
     }
 
@@ -78,7 +78,7 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
         counts.retain(|_, count| *count > 0);
     }
 
-    fn discount(&mut self, owner: u32) {
+    fn decrement_count(&mut self, owner: u32) {
         if let Some(count) = self.counts.get_mut(&owner) {
             *count -= 1;
             if *count == 0 {
@@ -89,7 +89,7 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
 
     fn make_room<A: Ord + Copy>(&mut self, age: impl Fn(&V) -> A) {
         let budget = self.max_entries - self.max_entries.div_ceil(ROOM_PARTS);
-        let share = self.share(budget).max(1);
+        let share = self.fair_share(budget).max(1);
         let has_too_many = |owner: &u32| self.counts.get(owner).is_some_and(|it| *it > share);
         // One pass for all owners, of whom there may be many.
         let mut of_owners: HashMap<u32, Vec<(A, K)>> = HashMap::new();
@@ -120,7 +120,7 @@ impl<K: Hash + Eq + Clone, V> FairCache<K, V> {
     }
 
     /// How many entries an owner may keep so that all together keep so many: who has fewer loses none.
-    fn share(&self, mut budget: usize) -> usize {
+    fn fair_share(&self, mut budget: usize) -> usize {
         let mut counts: Vec<_> = self.counts.values().copied().collect();
         counts.sort_unstable();
         let mut left = counts.len();

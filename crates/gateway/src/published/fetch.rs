@@ -9,7 +9,7 @@ use http::Response;
 
 use ginnel_net::{
     DialRefusal, DialRole, OutOfReach, OutboundClient, OutboundError, OutboundOptions, Reach,
-    refusal_of, tls,
+    find_refusal, tls,
 };
 use ginnel_policy::{Fetch, FetchFailed, Fetched};
 
@@ -23,7 +23,7 @@ pub struct Fetcher(Mutex<HashMap<(DialRole, Reach), Arc<OutboundClient>>>);
 impl Fetcher {
     /// Sends one request within `reach`. Redirects are not followed.
     pub async fn fetch(&self, spec: &Fetch, role: DialRole, reach: Reach) -> Fetched {
-        let fetched = self.once(spec, (role, reach));
+        let fetched = self.fetch_response(spec, (role, reach));
         tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
     }
 
@@ -35,7 +35,7 @@ impl Fetcher {
         role: DialRole,
         reach: Reach,
     ) -> Result<Response<Bytes>, FetchFailed> {
-        let sent = tokio::time::timeout(spec.timeout, self.send(spec, (role, reach)));
+        let sent = tokio::time::timeout(spec.timeout, self.send_request(spec, (role, reach)));
         let mut answer = sent.await.unwrap_or(Err(FetchFailed::Late))?;
         let mut body = BytesMut::new();
         let reading = async {
@@ -60,10 +60,10 @@ impl Fetcher {
     }
 
     /// Sends one request, and reads the response.
-    async fn once(&self, spec: &Fetch, place: (DialRole, Reach)) -> Fetched {
-        let mut answer = self.send(spec, place).await?;
+    async fn fetch_response(&self, spec: &Fetch, place: (DialRole, Reach)) -> Fetched {
+        let mut answer = self.send_request(spec, place).await?;
         let mut body = BytesMut::new();
-        while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
+        while let Some(piece) = answer.chunk().await.map_err(unreachable_failure)? {
             body.extend_from_slice(&piece);
             if body.len() > spec.limit {
                 return Err(FetchFailed::TooLong);
@@ -75,18 +75,22 @@ impl Fetcher {
         Ok(response)
     }
 
-    async fn send(
+    async fn send_request(
         &self,
         spec: &Fetch,
         place: (DialRole, Reach),
     ) -> Result<reqwest::Response, FetchFailed> {
-        let client = self.client(place)?;
-        let request = client.request(spec.method.clone(), &spec.url).await.map_err(not_begun)?;
+        let client = self.outbound_client(place)?;
+        let request =
+            client.request(spec.method.clone(), &spec.url).await.map_err(unsent_failure)?;
         let request = request.headers(spec.headers.clone()).body(spec.body.clone());
-        request.send().await.map_err(unreachable)
+        request.send().await.map_err(unreachable_failure)
     }
 
-    fn client(&self, place: (DialRole, Reach)) -> Result<Arc<OutboundClient>, FetchFailed> {
+    fn outbound_client(
+        &self,
+        place: (DialRole, Reach),
+    ) -> Result<Arc<OutboundClient>, FetchFailed> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&place) {
             return Ok(client.clone());
@@ -106,7 +110,7 @@ impl Fetcher {
 }
 
 /// The failure of a request that was not sent.
-fn not_begun(problem: OutboundError) -> FetchFailed {
+fn unsent_failure(problem: OutboundError) -> FetchFailed {
     match problem {
         OutboundError::Refused(DialRefusal::OutOfReach(OutOfReach(address))) => {
             FetchFailed::OutOfReach(address)
@@ -116,9 +120,9 @@ fn not_begun(problem: OutboundError) -> FetchFailed {
 }
 
 /// The failure with its causes, and without the URL, which may contain what only its receiver should know.
-fn unreachable(problem: reqwest::Error) -> FetchFailed {
+fn unreachable_failure(problem: reqwest::Error) -> FetchFailed {
     let problem = problem.without_url();
-    if let Some(DialRefusal::OutOfReach(OutOfReach(address))) = refusal_of(&problem) {
+    if let Some(DialRefusal::OutOfReach(OutOfReach(address))) = find_refusal(&problem) {
         return FetchFailed::OutOfReach(address);
     }
     let mut text = problem.to_string();

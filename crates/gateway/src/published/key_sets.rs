@@ -93,17 +93,17 @@ impl KeySets {
         (owner, reach): (&Arc<str>, Reach),
     ) -> Result<Arc<KeySet>, KeySetError> {
         let source = KeySource { owner: owner.clone(), url: request.url.clone(), reach };
-        let keys = self.entry(&source);
-        let limit = self.limits.of(source.owner);
+        let keys = self.cache_entry(&source);
+        let limit = self.limits.for_caller(source.owner);
         let (fetcher, url) = (self.fetcher.clone(), source.url);
         let fetch = async move {
             let _place = limit.acquire().await?;
-            fetch(&fetcher, url, reach).await
+            fetch_key_set(&fetcher, url, reach).await
         };
         keys.get(&request.lifetime, request.is_missing, fetch).await
     }
 
-    fn entry(&self, source: &KeySource) -> Arc<PublishedCache<KeySet, KeySetError>> {
+    fn cache_entry(&self, source: &KeySource) -> Arc<PublishedCache<KeySet, KeySetError>> {
         let owner = self.hasher.hash_one(&source.owner) as u32;
         let new = || KeySetEntry { keys: Arc::default(), used: Instant::now() };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,11 @@ impl KeySets {
     }
 }
 
-async fn fetch(fetcher: &Fetcher, url: String, reach: Reach) -> Result<KeySet, KeySetError> {
+async fn fetch_key_set(
+    fetcher: &Fetcher,
+    url: String,
+    reach: Reach,
+) -> Result<KeySet, KeySetError> {
     let parsed = WebUrl::parse_with_login(&url)
         .map_err(|problem| KeySetError::Unusable(format!("{:?} {problem}", mask::url(&url))))?;
     let fetch = Fetch {
@@ -199,7 +203,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("is not a public address"));
         for number in 0..2 * MAX_KEY_SETS {
             let url = format!("https://issuer.example/{number}");
-            sets.entry(&KeySource { owner: large.clone(), url, reach: Reach::Any });
+            sets.cache_entry(&KeySource { owner: large.clone(), url, reach: Reach::Any });
         }
         sets.get(&request(&url), (&small, Reach::Any)).await.unwrap();
 

@@ -120,14 +120,14 @@ impl TargetDirectory {
 
     /// Returns a target with its connections.
     pub fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
-        let pool = self.pools.of(target.as_ref());
+        let pool = self.pools.pool_for_target(target.as_ref());
         Upstream { target, pool }
     }
 }
 
 impl FixedResponse {
-    pub fn response(&self) -> Response<ResponseBody> {
-        let mut response = Response::new(ResponseBody::full(self.body.clone()));
+    pub fn to_response(&self) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::from_bytes(self.body.clone()));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers.clone();
         response
@@ -135,7 +135,7 @@ impl FixedResponse {
 }
 
 impl<'e> BackendCandidates<'e> {
-    pub fn of(targets: &'e TargetDirectory, backend: Arc<ArcSwap<Backend>>) -> Self {
+    pub fn for_backend(targets: &'e TargetDirectory, backend: Arc<ArcSwap<Backend>>) -> Self {
         let pending = vec![PendingCandidate::Backend(backend, 0)];
         Self { targets, pending, tried: 0, empty_group: false, lost: None, from: None }
     }
@@ -160,7 +160,7 @@ impl<'e> BackendCandidates<'e> {
                     return Some(BackendCandidate::Upstream(upstream));
                 }
                 PendingCandidate::Backend(slot, depth) => {
-                    if let Some(candidate) = self.unfold(&slot.load_full(), depth) {
+                    if let Some(candidate) = self.unfold_backend(&slot.load_full(), depth) {
                         self.tried += 1;
                         return Some(candidate);
                     }
@@ -171,7 +171,7 @@ impl<'e> BackendCandidates<'e> {
     }
 
     /// What is said when nothing took the request; `last` is why the last target did not.
-    pub fn exhausted(&self, last: Option<&DialError>) -> ErrorResponse {
+    pub fn exhausted_error(&self, last: Option<&DialError>) -> ErrorResponse {
         let is_endpoint = self.from.as_deref() == Some("");
         match last {
             None if is_endpoint => error_response::NO_ENDPOINT,
@@ -185,7 +185,7 @@ impl<'e> BackendCandidates<'e> {
     }
 
     /// A backend that can be tried itself, or its parts put in line.
-    fn unfold(&mut self, backend: &Arc<Backend>, depth: usize) -> Option<BackendCandidate> {
+    fn unfold_backend(&mut self, backend: &Arc<Backend>, depth: usize) -> Option<BackendCandidate> {
         if depth >= MAX_DEPTH {
             return None;
         }
@@ -203,15 +203,16 @@ impl<'e> BackendCandidates<'e> {
                 self.from = Some(backend.id.clone());
                 return Some(BackendCandidate::Fixed(backend.clone()));
             }
-            BackendKind::Pool { first, all } => self.pool(first.as_ref(), all),
-            BackendKind::Group { labels, turn } => self.group(&backend.id, labels, turn),
+            BackendKind::Pool { first, all } => self.queue_pool(first.as_ref(), all),
+            BackendKind::Group { labels, turn } => self.queue_group(&backend.id, labels, turn),
             BackendKind::Failover(children) => {
                 let children = children.iter().rev().cloned();
                 self.pending
                     .extend(children.map(|child| PendingCandidate::Backend(child, depth + 1)));
             }
             BackendKind::Weighted(children) => {
-                let child = pick(children).map(|child| PendingCandidate::Backend(child, depth + 1));
+                let child =
+                    pick_child(children).map(|child| PendingCandidate::Backend(child, depth + 1));
                 self.pending.extend(child);
             }
         }
@@ -219,7 +220,7 @@ impl<'e> BackendCandidates<'e> {
     }
 
     /// Puts endpoints that share an address in line: one of them first, the others from a place at random.
-    fn pool(&mut self, first: Option<&Upstream>, all: &[Upstream]) {
+    fn queue_pool(&mut self, first: Option<&Upstream>, all: &[Upstream]) {
         let (before, after) = all.split_at(random_below(all.len()));
         let is_other =
             |one: &&Upstream| first.is_none_or(|first| one.target.key() != first.target.key());
@@ -230,14 +231,20 @@ impl<'e> BackendCandidates<'e> {
     }
 
     /// Puts the tunnels of a group in line, each time starting with another one.
-    fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
+    fn queue_group(
+        &mut self,
+        id: &Arc<str>,
+        labels: &BTreeMap<String, String>,
+        turn: &AtomicUsize,
+    ) {
         let most = MAX_CANDIDATES - self.tried;
         let groups = self.targets.groups.load_full();
         let groups = (*groups).as_ref().filter(|_| !labels.is_empty());
-        let targets = groups.map(|it| it.matching(labels, turn.fetch_add(1, Relaxed), most));
+        let targets =
+            groups.map(|it| it.matching_targets(labels, turn.fetch_add(1, Relaxed), most));
         let targets = targets.unwrap_or_default();
         if targets.is_empty() {
-            self.lost = self.lost.max(groups.and_then(|groups| groups.lost(labels)));
+            self.lost = self.lost.max(groups.and_then(|groups| groups.agent_lost_at(labels)));
         }
         self.empty_group |= targets.is_empty();
         let targets = targets.into_iter().rev();
@@ -246,12 +253,12 @@ impl<'e> BackendCandidates<'e> {
 }
 
 /// One child at random; a weight of zero is never picked.
-fn pick(children: &[(u64, Arc<ArcSwap<Backend>>)]) -> Option<Arc<ArcSwap<Backend>>> {
+fn pick_child(children: &[(u64, Arc<ArcSwap<Backend>>)]) -> Option<Arc<ArcSwap<Backend>>> {
     let all: u64 = children.iter().map(|(weight, _)| weight).sum();
     if all == 0 {
         return None;
     }
-    let mut left = random() % all;
+    let mut left = random_number() % all;
     let picked = children.iter().find(|(weight, _)| match left.checked_sub(*weight) {
         Some(rest) => {
             left = rest;
@@ -273,7 +280,7 @@ pub fn random_below(limit: usize) -> usize {
     usize::try_from((number ^ (number >> 31)) % limit).unwrap_or(0)
 }
 
-fn random() -> u64 {
+fn random_number() -> u64 {
     // Which child is picked is no secret; a failing source of chance picks the first.
     getrandom::u64().unwrap_or(0)
 }

@@ -199,7 +199,7 @@ impl PublicEndpoint {
     pub fn retarget(&self, target: Option<Arc<dyn Target>>) {
         match &self.seat {
             Some(seat) => seat.retarget(target),
-            None => self.routes.backend.store(Arc::new(backend(&self.table.targets, target))),
+            None => self.routes.backend.store(Arc::new(agent_backend(&self.table.targets, target))),
         }
     }
 }
@@ -210,7 +210,11 @@ impl Drop for PublicEndpoint {
             return;
         }
         if let Some((name, port)) = &self.name {
-            self.table.names_of(self.proto).change().remove(name, *port, &self.routes.virtual_host);
+            self.table.names_of(self.proto).begin_change().remove_claim(
+                name,
+                *port,
+                &self.routes.virtual_host,
+            );
         }
         // Connections that are kept alive meet nobody from now on, and wait for nobody.
         let gone = Backend { id: "".into(), kind: BackendKind::Offline(None) };
@@ -222,7 +226,7 @@ impl Drop for PublicEndpoint {
 }
 
 /// Where the requests of an agent's endpoint go; nowhere while the agent is away.
-pub(crate) fn backend(targets: &TargetDirectory, target: Option<Arc<dyn Target>>) -> Backend {
+pub(crate) fn agent_backend(targets: &TargetDirectory, target: Option<Arc<dyn Target>>) -> Backend {
     let kind = match target {
         Some(target) => BackendKind::Upstream(targets.upstream(target)),
         None => BackendKind::Offline(Some(Instant::now())),
@@ -306,7 +310,7 @@ pub(crate) struct PoolPlace {
 
 impl PoolKey {
     /// Where an endpoint is to be; none where the service chooses.
-    pub(crate) fn requested(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
+    pub(crate) fn from_spec(spec: &EndpointSpec, host: Option<&str>) -> Option<Self> {
         match (spec.proto, host) {
             (Proto::Http | Proto::Https, Some(host)) => {
                 let port = if spec.proto == Proto::Https { 443 } else { 80 };
@@ -324,7 +328,7 @@ impl PoolKey {
     }
 
     /// Where an endpoint is.
-    fn taken(spec: &EndpointSpec, place: &PoolPlace) -> Option<Self> {
+    fn from_place(spec: &EndpointSpec, place: &PoolPlace) -> Option<Self> {
         let is_http = matches!(spec.proto, Proto::Http | Proto::Https);
         match (&place.name, &place.listener) {
             (Some((name, port)), _) => Some(Self { is_http, name: name.clone(), port: *port }),
@@ -335,7 +339,7 @@ impl PoolKey {
 }
 
 impl PoolTerms {
-    fn of(spec: &EndpointSpec, host: Option<&str>) -> Self {
+    fn from_spec(spec: &EndpointSpec, host: Option<&str>) -> Self {
         Self {
             host: host.map(str::to_owned),
             proto: spec.proto,
@@ -359,19 +363,19 @@ impl PoolTerms {
 
 impl EndpointPools {
     /// Gives an endpoint a place at an address that others of its account share; none where nobody does.
-    pub(crate) fn join(
+    pub(crate) fn join_pool(
         self: &Arc<Self>,
         table: &Arc<RouteTable>,
         key: &PoolKey,
         (spec, host): (&EndpointSpec, Option<&str>),
         route: Arc<Route>,
     ) -> Result<Option<PoolSeat>, BindError> {
-        let pools = self.lock();
+        let pools = self.lock_pools();
         let Some(pool) = pools.get(key) else { return Ok(None) };
         if spec.pool_owner.as_ref() != Some(&pool.owner) {
             return Ok(None);
         }
-        if pool.terms != PoolTerms::of(spec, host) {
+        if pool.terms != PoolTerms::from_spec(spec, host) {
             let problem =
                 format!("the endpoints at {} differ in host, protocol or how TLS ends", pool.url);
             return Err(BindError::Invalid { field: "pooling_enabled", problem });
@@ -380,7 +384,7 @@ impl EndpointPools {
     }
 
     /// Lets others share an address that an endpoint has just taken.
-    pub(crate) fn open(
+    pub(crate) fn open_pool(
         self: &Arc<Self>,
         table: &Arc<RouteTable>,
         (spec, host): (&EndpointSpec, Option<&str>),
@@ -388,11 +392,11 @@ impl EndpointPools {
         virtual_host: Arc<ArcSwap<VirtualHost>>,
         route: Arc<Route>,
     ) -> Option<PoolSeat> {
-        let key = PoolKey::taken(spec, &place)?;
+        let key = PoolKey::from_place(spec, &place)?;
         let tls_policy = virtual_host.load().tls_policy.clone();
         let PoolPlace { url, host: shown_host, name, listener } = place;
         let address = listener.as_ref().map(Listener::address);
-        let (owner, terms) = (spec.pool_owner.clone()?, PoolTerms::of(spec, host));
+        let (owner, terms) = (spec.pool_owner.clone()?, PoolTerms::from_spec(spec, host));
         let pool = Arc::new(EndpointPool {
             key: key.clone(),
             id: format!("{owner} {}", terms.digest()),
@@ -406,7 +410,7 @@ impl EndpointPools {
             tls_policy,
             state: Mutex::new(PoolMembers { members: Vec::new(), listener }),
         });
-        self.lock().insert(key, pool.clone());
+        self.lock_pools().insert(key, pool.clone());
         Some(self.take_seat(table, pool, spec, route))
     }
 
@@ -418,7 +422,7 @@ impl EndpointPools {
         spec: &EndpointSpec,
         route: Arc<Route>,
     ) -> PoolSeat {
-        let mut state = pool.lock();
+        let mut state = pool.lock_members();
         let options = spec.options.clone();
         state.members.push(PoolMember {
             route: route.clone(),
@@ -426,23 +430,23 @@ impl EndpointPools {
             upstream: None,
             lost: None,
         });
-        pool.publish(&state.members);
+        pool.publish_members(&state.members);
         drop(state);
         PoolSeat { pool, route, table: table.clone(), pools: self.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<EndpointPool>>> {
+    fn lock_pools(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<EndpointPool>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EndpointPool {
-    fn lock(&self) -> MutexGuard<'_, PoolMembers> {
+    fn lock_members(&self) -> MutexGuard<'_, PoolMembers> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has requests go to those that are there; called with each change.
-    fn publish(&self, members: &[PoolMember]) {
+    fn publish_members(&self, members: &[PoolMember]) {
         // Most pools have one kind of members, so that their number counts once.
         let mut kinds: Vec<(&EndpointOptions, Arc<[Upstream]>)> = Vec::new();
         for member in members {
@@ -450,7 +454,7 @@ impl EndpointPool {
             let peers = match known {
                 Some((_, peers)) => peers.clone(),
                 None => {
-                    let peers = peers(members, &member.options);
+                    let peers = matching_peers(members, &member.options);
                     kinds.push((&member.options, peers.clone()));
                     peers
                 }
@@ -465,12 +469,13 @@ impl EndpointPool {
             routes.extend(members.first().map(|member| member.route.clone()));
         }
         let tls_policy = self.tls_policy.clone();
-        self.virtual_host.store(Arc::new(VirtualHost::any_of(routes).with_tls_policy(tls_policy)));
+        self.virtual_host
+            .store(Arc::new(VirtualHost::from_routes(routes).with_tls_policy(tls_policy)));
     }
 }
 
 /// Those that are there and have these options: what passed the modules of one has passed theirs.
-fn peers(members: &[PoolMember], options: &EndpointOptions) -> Arc<[Upstream]> {
+fn matching_peers(members: &[PoolMember], options: &EndpointOptions) -> Arc<[Upstream]> {
     let alike = members.iter().filter(|member| member.options == *options);
     alike.filter_map(|member| member.upstream.clone()).collect()
 }
@@ -493,34 +498,34 @@ impl PoolSeat {
     /// Sends what comes to this endpoint to another target, or to none.
     pub(crate) fn retarget(&self, target: Option<Arc<dyn Target>>) {
         let upstream = target.map(|target| self.table.targets.upstream(target));
-        let mut state = self.pool.lock();
+        let mut state = self.pool.lock_members();
         let mut own = state.members.iter_mut().filter(|it| Arc::ptr_eq(&it.route, &self.route));
         if let Some(member) = own.next() {
             member.lost = upstream.is_none().then(Instant::now);
             member.upstream = upstream;
         }
-        self.pool.publish(&state.members);
+        self.pool.publish_members(&state.members);
     }
 }
 
 impl Drop for PoolSeat {
     fn drop(&mut self) {
         // Nobody joins meanwhile.
-        let mut pools = self.pools.lock();
-        let mut state = self.pool.lock();
+        let mut pools = self.pools.lock_pools();
+        let mut state = self.pool.lock_members();
         let is_own = |member: &PoolMember| Arc::ptr_eq(&member.route, &self.route);
         let own = state.members.iter().position(is_own).map(|at| state.members.remove(at));
         // Requests of this endpoint that were not sent yet go to the others.
-        let peers = own.map(|own| peers(&state.members, &own.options)).unwrap_or_default();
+        let peers = own.map(|own| matching_peers(&state.members, &own.options)).unwrap_or_default();
         self.route.backend.store(Arc::new(shared_backend(None, peers, None)));
         if !state.members.is_empty() {
-            self.pool.publish(&state.members);
+            self.pool.publish_members(&state.members);
             return;
         }
         pools.remove(&self.pool.key);
         if let Some((name, port)) = &self.pool.name {
             let names = self.table.names_of(self.pool.terms.proto);
-            names.change().remove(name, *port, &self.pool.virtual_host);
+            names.begin_change().remove_claim(name, *port, &self.pool.virtual_host);
         }
         if state.listener.take().is_some() {
             self.table.port_freed.notify_one();

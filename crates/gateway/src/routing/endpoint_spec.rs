@@ -67,7 +67,7 @@ impl EndpointSpec {
     ///
     /// # Errors
     /// If `addr` is not `host:port`.
-    pub fn place(&self) -> Result<Option<HostPort>, AddressError> {
+    pub fn listen_address(&self) -> Result<Option<HostPort>, AddressError> {
         let addr = self.addr.as_deref().filter(|addr| !addr.is_empty());
         let parsed = addr.map(|addr| match addr.strip_prefix(':') {
             Some(port) => HostPort::parse_to_listen(&format!("0.0.0.0:{port}")),
@@ -78,7 +78,7 @@ impl EndpointSpec {
 
     /// The port to listen on, where one is asked for.
     pub fn own_port(&self) -> Option<u16> {
-        self.place().ok().flatten().map(|place| place.port)
+        self.listen_address().ok().flatten().map(|place| place.port)
     }
 }
 

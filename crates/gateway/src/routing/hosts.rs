@@ -64,7 +64,7 @@ pub enum HostSelection {
 
 impl HostSelection {
     /// What has the listener to itself.
-    pub fn own(&self) -> Option<Arc<ArcSwap<VirtualHost>>> {
+    pub fn single_host(&self) -> Option<Arc<ArcSwap<VirtualHost>>> {
         match self {
             Self::Single(virtual_host) => Some(virtual_host.clone()),
             Self::ByHost(_) | Self::Relayed => None,
@@ -81,59 +81,59 @@ impl Default for Hosts {
 
 impl Hosts {
     /// Gives a name, which may start with `*.`, and a port to a virtual host; false when another has it.
-    pub fn add(
+    pub fn add_claim(
         &self,
         name: &str,
         port: u16,
         virtual_host: &Arc<ArcSwap<VirtualHost>>,
         by_agent: bool,
     ) -> bool {
-        self.change().add(name, port, virtual_host, by_agent)
+        self.begin_change().add_claim(name, port, virtual_host, by_agent)
     }
 
     /// Changes several names; nobody else does meanwhile.
-    pub fn change(&self) -> HostChanges<'_> {
+    pub fn begin_change(&self) -> HostChanges<'_> {
         let changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         HostChanges { hosts: self, tables: HashMap::new(), is_touched: false, _changing: changing }
     }
 
     /// Whether an agent's endpoint has this name and port.
     pub fn has_agent(&self, name: &str, port: u16) -> bool {
-        let claims = self.claims(name);
+        let claims = self.claims_for_name(name);
         claims.iter().flat_map(|claims| claims.iter()).any(|it| it.port == port && it.by_agent)
     }
 
     /// The virtual host of a host: by its name, else by the longest wildcard; there by its port, else
     /// whichever speaks HTTPS.
-    pub fn find(&self, host: &str, port: u16) -> Option<HostClaim> {
+    pub fn find_claim(&self, host: &str, port: u16) -> Option<HostClaim> {
         self.find_ranked(host, port).map(|(claim, _)| claim)
     }
 
-    /// As [`Hosts::find`], with how well it fits.
+    /// As [`Hosts::find_claim`], with how well it fits.
     pub fn find_ranked(&self, host: &str, port: u16) -> Option<(HostClaim, HostRank)> {
         let chosen = |claims: &Arc<[HostClaim]>| {
             claims.iter().find(|claim| claim.port == port).or(claims.first()).cloned()
         };
-        if let Some(claims) = self.shard(host).load().exact.get(host) {
+        if let Some(claims) = self.shard_for_name(host).load().exact.get(host) {
             let claim = chosen(claims)?;
             let rank = HostRank::exact(claim.port == port);
             return Some((claim, rank));
         }
         let mut parents = std::iter::successors(parent_of(host), |name| parent_of(name));
         parents.find_map(|name| {
-            let claim = chosen(self.shard(name).load().wild.get(name)?)?;
+            let claim = chosen(self.shard_for_name(name).load().wild.get(name)?)?;
             let rank = HostRank::wild(name, claim.port == port);
             Some((claim, rank))
         })
     }
 
     /// The claims on a name as it was given.
-    fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
-        self.shard(table_key(name)).load().claims(name)
+    fn claims_for_name(&self, name: &str) -> Option<Arc<[HostClaim]>> {
+        self.shard_for_name(table_key(name)).load().claims_for_name(name)
     }
 
     /// Waits for a change since this was last waited for; one waits at a time.
-    pub async fn changed(&self) {
+    pub async fn wait_for_change(&self) {
         self.changed.notified().await;
     }
 
@@ -155,7 +155,7 @@ impl Hosts {
     }
 
     /// The table of a name without `*.`.
-    fn shard(&self, name: &str) -> &ArcSwap<HostNames> {
+    fn shard_for_name(&self, name: &str) -> &ArcSwap<HostNames> {
         &self.shards[shard_of(name)]
     }
 }
@@ -172,15 +172,15 @@ pub struct HostChanges<'h> {
 }
 
 impl HostChanges<'_> {
-    /// As [`Hosts::add`].
-    pub fn add(
+    /// As [`Hosts::add_claim`].
+    pub fn add_claim(
         &mut self,
         name: &str,
         port: u16,
         virtual_host: &Arc<ArcSwap<VirtualHost>>,
         by_agent: bool,
     ) -> bool {
-        let claims = self.claims(name);
+        let claims = self.claims_for_name(name);
         let claims = claims.as_deref().unwrap_or_default();
         if let Some(claim) = claims.iter().find(|claim| claim.port == port) {
             return Arc::ptr_eq(&claim.virtual_host, virtual_host);
@@ -188,36 +188,41 @@ impl HostChanges<'_> {
         let mut claims = claims.to_vec();
         claims.push(HostClaim { port, virtual_host: virtual_host.clone(), by_agent });
         claims.sort_by_key(|claim| claim.port != 443);
-        self.replace(name, claims);
+        self.replace_claims(name, claims);
         true
     }
 
     /// Says that what names lead to has changed.
-    pub fn touch(&mut self) {
+    pub fn mark_changed(&mut self) {
         self.is_touched = true;
     }
 
     /// Takes a name and a port from a virtual host, if it has them.
-    pub fn remove(&mut self, name: &str, port: u16, virtual_host: &Arc<ArcSwap<VirtualHost>>) {
-        let Some(claims) = self.claims(name) else { return };
+    pub fn remove_claim(
+        &mut self,
+        name: &str,
+        port: u16,
+        virtual_host: &Arc<ArcSwap<VirtualHost>>,
+    ) {
+        let Some(claims) = self.claims_for_name(name) else { return };
         let is_other = |claim: &&HostClaim| {
             claim.port != port || !Arc::ptr_eq(&claim.virtual_host, virtual_host)
         };
         let others: Vec<_> = claims.iter().filter(is_other).cloned().collect();
         if others.len() < claims.len() {
-            self.replace(name, others);
+            self.replace_claims(name, others);
         }
     }
 
     /// The claims on a name, as they will be.
-    fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
+    fn claims_for_name(&self, name: &str) -> Option<Arc<[HostClaim]>> {
         match self.tables.get(&shard_of(table_key(name))) {
-            Some(table) => table.claims(name),
-            None => self.hosts.claims(name),
+            Some(table) => table.claims_for_name(name),
+            None => self.hosts.claims_for_name(name),
         }
     }
 
-    fn replace(&mut self, name: &str, claims: Vec<HostClaim>) {
+    fn replace_claims(&mut self, name: &str, claims: Vec<HostClaim>) {
         let key = table_key(name);
         let place = shard_of(key);
         let names = self.tables.entry(place);
@@ -245,7 +250,7 @@ impl Drop for HostChanges<'_> {
 
 impl HostNames {
     /// The claims on a name of this table.
-    fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
+    fn claims_for_name(&self, name: &str) -> Option<Arc<[HostClaim]>> {
         let table = if name.starts_with("*.") { &self.wild } else { &self.exact };
         table.get(table_key(name)).cloned()
     }
@@ -278,11 +283,11 @@ mod tests {
         let names = ["app.a.test", "*.a.test", "*.b.a.test"];
         let virtual_hosts = names.map(|name| {
             let virtual_host = Arc::new(ArcSwap::from_pointee(VirtualHost::default()));
-            assert!(hosts.add(name, 443, &virtual_host, false));
+            assert!(hosts.add_claim(name, 443, &virtual_host, false));
             virtual_host
         });
         let found = |host: &str| {
-            let found = hosts.find(host, 443)?.virtual_host;
+            let found = hosts.find_claim(host, 443)?.virtual_host;
             virtual_hosts.iter().position(|virtual_host| Arc::ptr_eq(virtual_host, &found))
         };
 
@@ -291,9 +296,9 @@ mod tests {
         assert_eq!(found("x.y.a.test"), Some(1));
         assert_eq!(found("x.b.a.test"), Some(2));
         assert_eq!(found("a.test"), None);
-        hosts.change().remove("app.a.test", 443, &virtual_hosts[1]);
+        hosts.begin_change().remove_claim("app.a.test", 443, &virtual_hosts[1]);
         assert_eq!(found("app.a.test"), Some(0), "it is another's");
-        hosts.change().remove("app.a.test", 443, &virtual_hosts[0]);
+        hosts.begin_change().remove_claim("app.a.test", 443, &virtual_hosts[0]);
         assert_eq!(found("app.a.test"), Some(1));
     }
 
@@ -302,14 +307,20 @@ mod tests {
         let hosts = Hosts::default();
         let [plain, secure] = [80, 443].map(|port| {
             let virtual_host = Arc::new(ArcSwap::from_pointee(VirtualHost::default()));
-            assert!(hosts.add("a.test", port, &virtual_host, port == 80));
-            assert!(hosts.add("a.test", port, &virtual_host, true), "it has the name already");
-            assert!(!hosts.add("a.test", port, &Arc::default(), true), "another has the name");
+            assert!(hosts.add_claim("a.test", port, &virtual_host, port == 80));
+            assert!(
+                hosts.add_claim("a.test", port, &virtual_host, true),
+                "it has the name already"
+            );
+            assert!(
+                !hosts.add_claim("a.test", port, &Arc::default(), true),
+                "another has the name"
+            );
             virtual_host
         });
 
-        assert!(Arc::ptr_eq(&hosts.find("a.test", 80).unwrap().virtual_host, &plain));
-        assert!(Arc::ptr_eq(&hosts.find("a.test", 8443).unwrap().virtual_host, &secure));
+        assert!(Arc::ptr_eq(&hosts.find_claim("a.test", 80).unwrap().virtual_host, &plain));
+        assert!(Arc::ptr_eq(&hosts.find_claim("a.test", 8443).unwrap().virtual_host, &secure));
         assert!(hosts.has_agent("a.test", 80) && !hosts.has_agent("a.test", 443));
     }
     #[test]
@@ -319,16 +330,17 @@ mod tests {
         let virtual_hosts: Vec<Arc<ArcSwap<VirtualHost>>> =
             names.iter().map(|_| Arc::default()).collect();
         let found = |at: usize| {
-            let found = hosts.find(&format!("x.n{at}.test"), 443).map(|claim| claim.virtual_host);
+            let found =
+                hosts.find_claim(&format!("x.n{at}.test"), 443).map(|claim| claim.virtual_host);
             found.is_some_and(|found| Arc::ptr_eq(&found, &virtual_hosts[at]))
         };
         for (name, virtual_host) in names.iter().zip(&virtual_hosts) {
-            assert!(hosts.add(name, 443, virtual_host, false));
+            assert!(hosts.add_claim(name, 443, virtual_host, false));
         }
         assert!((0..names.len()).all(found));
 
         for (name, virtual_host) in names.iter().zip(&virtual_hosts).step_by(2) {
-            hosts.change().remove(name, 443, virtual_host);
+            hosts.begin_change().remove_claim(name, 443, virtual_host);
         }
 
         assert!((0..names.len()).all(|at| found(at) == (at % 2 == 1)));
@@ -339,14 +351,14 @@ mod tests {
         let hosts = Hosts::default();
         let (first, second) = (Arc::default(), Arc::default());
         let names: Vec<_> = (0..2 * SHARDS).map(|name| format!("n{name}.test")).collect();
-        assert!(hosts.add("old.test", 443, &first, false));
+        assert!(hosts.add_claim("old.test", 443, &first, false));
 
-        let mut changes = hosts.change();
-        changes.remove("old.test", 443, &first);
-        assert!(changes.add("old.test", 443, &second, false), "its name was free");
-        assert!(names.iter().all(|name| changes.add(name, 443, &first, false)));
-        assert!(!names.iter().any(|name| changes.add(name, 443, &second, false)));
-        let found = |name: &str| hosts.find(name, 443).map(|claim| claim.virtual_host);
+        let mut changes = hosts.begin_change();
+        changes.remove_claim("old.test", 443, &first);
+        assert!(changes.add_claim("old.test", 443, &second, false), "its name was free");
+        assert!(names.iter().all(|name| changes.add_claim(name, 443, &first, false)));
+        assert!(!names.iter().any(|name| changes.add_claim(name, 443, &second, false)));
+        let found = |name: &str| hosts.find_claim(name, 443).map(|claim| claim.virtual_host);
         assert!(Arc::ptr_eq(&found("old.test").unwrap(), &first), "nothing has changed yet");
         assert!(names.iter().all(|name| found(name).is_none()));
         drop(changes);

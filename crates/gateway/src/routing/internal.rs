@@ -34,7 +34,7 @@ pub fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
     let (name, port) = match spec.proto {
         Proto::Tls => (spec.host.as_deref()?.to_ascii_lowercase(), 443),
         Proto::Tcp => {
-            let place = spec.place().ok()??;
+            let place = spec.listen_address().ok()??;
             (place.host.to_string(), place.port)
         }
         Proto::Http | Proto::Https => return None,
@@ -60,16 +60,17 @@ impl HostDirectory for Arc<RouteTable> {
         url: &'a str,
     ) -> BoxFuture<'a, Option<(Box<dyn InternalHost>, InternalAddress)>> {
         Box::pin(async move {
-            let mut address = address(url, &[Scheme::Http, Scheme::Https])?;
+            let mut address = parse_internal_url(url, &[Scheme::Http, Scheme::Https])?;
             // The port decides about the protocol.
             match address.port {
                 80 => address.protocol = "http",
                 443 => address.protocol = "https",
                 _ => {}
             }
-            let find =
-                || Some(self.hosts.find(&address.host, address.port)?.virtual_host.load_full());
-            let (table, virtual_host) = (self.clone(), online(self, find).await?);
+            let find = || {
+                Some(self.hosts.find_claim(&address.host, address.port)?.virtual_host.load_full())
+            };
+            let (table, virtual_host) = (self.clone(), find_online(self, find).await?);
             let host: Box<dyn InternalHost> = Box::new(TableHost { table, virtual_host });
             Some((host, address))
         })
@@ -103,18 +104,18 @@ impl InternalRoute for TableRoute {
 
 /// Returns the route at the URL of an internal endpoint that carries bytes, if its agent is there or comes
 /// back in a moment.
-pub async fn stream(table: &RouteTable, url: &str) -> Option<(Arc<Route>, InternalAddress)> {
-    let address = address(url, &[Scheme::Tls, Scheme::Tcp])?;
+pub async fn find_stream(table: &RouteTable, url: &str) -> Option<(Arc<Route>, InternalAddress)> {
+    let address = parse_internal_url(url, &[Scheme::Tls, Scheme::Tcp])?;
     let (name, port) = (&address.host, address.port);
     let find = || {
-        let claim = table.streams.find(name, port).filter(|claim| claim.port == port)?;
+        let claim = table.streams.find_claim(name, port).filter(|claim| claim.port == port)?;
         Some(claim.virtual_host.load_full())
     };
-    let route = online(table, find).await?.route("").cloned()?;
+    let route = find_online(table, find).await?.route_for_path("").cloned()?;
     Some((route, address))
 }
 
-async fn online(
+async fn find_online(
     table: &RouteTable,
     find: impl Fn() -> Option<Arc<VirtualHost>>,
 ) -> Option<Arc<VirtualHost>> {
@@ -122,7 +123,7 @@ async fn online(
     loop {
         // Nobody can show a certificate on a way that has no TLS.
         let found = find().filter(|virtual_host| !virtual_host.requires_certificate())?;
-        let Some(lost) = found.offline() else { return Some(found) };
+        let Some(lost) = found.offline_since() else { return Some(found) };
         if !agent_return.wait(lost, None).await {
             return None;
         }
@@ -130,8 +131,8 @@ async fn online(
 }
 
 /// Parses the URL of an internal endpoint.
-fn address(url: &str, schemes: &[Scheme]) -> Option<InternalAddress> {
-    let (authority, _) = Authority::split(url).ok()?;
+fn parse_internal_url(url: &str, schemes: &[Scheme]) -> Option<InternalAddress> {
+    let (authority, _) = Authority::split_url(url).ok()?;
     let scheme = schemes.iter().find(|scheme| **scheme == authority.scheme)?;
     let host = authority.host.name()?.to_string();
     let (protocol, port) = (scheme.name(), authority.port);

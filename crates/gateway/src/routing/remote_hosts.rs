@@ -34,8 +34,12 @@ pub trait RemoteHosts: Send + Sync + 'static {
     /// The node that serves a host, in lower case, for requests that come to this port: 443 for HTTPS, 80
     /// for HTTP unless the visitor has named another; and how well its name fits. None where no other node
     /// serves it, or none that can be reached. Those whose keys are among `failed` come last.
-    fn find(&self, host: &str, port: u16, failed: &[String])
-    -> Option<(HostRank, Arc<dyn Target>)>;
+    fn find_host(
+        &self,
+        host: &str,
+        port: u16,
+        failed: &[String],
+    ) -> Option<(HostRank, Arc<dyn Target>)>;
 
     /// Returns true if the TLS of a host's visitors ends only at another node.
     fn end_tls(&self) -> bool;

@@ -68,7 +68,7 @@ impl Destination for RouteDestination<'_> {
         context: &'s mut RequestContext<'_>,
         request: Request<RequestBody>,
     ) -> BoxFuture<'s, Result<Response<ResponseBody>, ErrorResponse>> {
-        Box::pin(self.route.convert(self.targets, context, request))
+        Box::pin(self.route.convert_websocket(self.targets, context, request))
     }
 }
 
@@ -146,18 +146,18 @@ impl Route {
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Rejection> {
         context.trace.enter(RequestPhase::SendUpstream);
-        let outbound = self.outbound(context, request)?;
+        let outbound = self.prepare_outbound(context, request)?;
         self.try_targets(targets, context, outbound).await
     }
 
     /// Returns a request as the backend gets it.
-    fn outbound(
+    fn prepare_outbound(
         &self,
         context: &RequestContext<'_>,
         mut request: Request<RequestBody>,
     ) -> Result<OutboundRequest, ErrorResponse> {
         let origin = (!self.leads_to_node()).then_some(context.origin);
-        let upgrades = head::outbound(&mut request, origin)?;
+        let upgrades = head::prepare_request(&mut request, origin)?;
         if let Some(host) = &self.host_header {
             request.headers_mut().insert(HOST, host.clone());
         }
@@ -176,9 +176,9 @@ impl Route {
         let mut failures = TargetFailures { is_pool, lost: None, last: None };
         let mut agent_return = AgentReturn::new(&targets.waiting_places);
         loop {
-            let mut candidates = BackendCandidates::of(targets, self.backend.clone());
+            let mut candidates = BackendCandidates::for_backend(targets, self.backend.clone());
             while let Some(candidate) = candidates.next_candidate() {
-                context.trace.note(|it| it.backend_id = candidates.from.clone());
+                context.trace.update_record(|it| it.backend_id = candidates.from.clone());
                 let has_more = candidates.has_more();
                 exchange = match failures.try_target(context, candidate, exchange, has_more).await {
                     ControlFlow::Continue(exchange) => exchange,
@@ -193,7 +193,7 @@ impl Route {
                 return Err(Rejection::Elsewhere);
             }
             if !agent_return.wait(candidates.lost, failures.last.as_ref()).await {
-                let error = candidates.exhausted(failures.last.as_ref());
+                let error = candidates.exhausted_error(failures.last.as_ref());
                 context.has_no_agent = context.hops == 0 && error == error_response::NO_ENDPOINT;
                 return Err(error.into());
             }
@@ -202,17 +202,17 @@ impl Route {
     }
 
     /// Lets a visitor talk to the target in bytes, over a WebSocket.
-    pub async fn convert(
+    pub async fn convert_websocket(
         &self,
         targets: &TargetDirectory,
         context: &mut RequestContext<'_>,
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
-        let OutboundRequest { request, upgrade } = self.outbound(context, request)?;
-        let response = websocket_tcp::agree(request.headers())?;
+        let OutboundRequest { request, upgrade } = self.prepare_outbound(context, request)?;
+        let response = websocket_tcp::handshake_response(request.headers())?;
         let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
         let target = self
-            .dial(
+            .dial_backend(
                 targets,
                 context.visitor,
                 context.services.timeouts().dial,
@@ -220,7 +220,9 @@ impl Route {
                 context.trace,
             )
             .await;
-        context.runtime.convert(visitor, target.map_err(|_| error_response::UNREACHABLE)?);
+        context
+            .runtime
+            .convert_websocket(visitor, target.map_err(|_| error_response::UNREACHABLE)?);
         Ok(response)
     }
 
@@ -228,7 +230,7 @@ impl Route {
     ///
     /// # Errors
     /// If no backend takes it, with the reason of the last one.
-    pub async fn dial(
+    pub async fn dial_backend(
         &self,
         targets: &TargetDirectory,
         visitor: &Visitor,
@@ -239,12 +241,12 @@ impl Route {
         let mut agent_return = AgentReturn::new(&targets.waiting_places);
         loop {
             let (mut candidates, mut last) =
-                (BackendCandidates::of(targets, self.backend.clone()), None);
+                (BackendCandidates::for_backend(targets, self.backend.clone()), None);
             while let Some(candidate) = candidates.next_candidate() {
-                trace.note(|it| it.backend_id = candidates.from.clone());
+                trace.update_record(|it| it.backend_id = candidates.from.clone());
                 // A visitor who does not speak HTTP cannot read a fixed response.
                 let BackendCandidate::Upstream(upstream) = candidate else { return Err(None) };
-                match upstream.dial(visitor, route_ref, dial_timeout).await {
+                match upstream.dial_target(visitor, route_ref, dial_timeout).await {
                     Ok(io) => return Ok(io),
                     Err(reason) => {
                         tracing::debug!(err = %reason, "cannot reach a backend");
@@ -281,11 +283,11 @@ impl TargetFailures {
         let upstream = match candidate {
             BackendCandidate::Upstream(upstream) => upstream,
             BackendCandidate::Fixed(backend) => match &backend.kind {
-                BackendKind::Fixed(fixed) => return ControlFlow::Break(Ok(fixed.response())),
+                BackendKind::Fixed(fixed) => return ControlFlow::Break(Ok(fixed.to_response())),
                 _ => return ControlFlow::Continue(exchange),
             },
         };
-        let spare = if has_more { exchange.spare() } else { None };
+        let spare = if has_more { exchange.try_clone() } else { None };
         let (visitor, route_ref) = (context.visitor, &context.route_ref);
         let sending = send_upstream(&upstream, visitor, route_ref, exchange, context.runtime);
         match (sending.await, spare) {
@@ -321,6 +323,10 @@ fn unreachable(
     prefix: &str,
 ) -> Result<Response<ResponseBody>, Rejection> {
     let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
-    error_response::name(answer.headers_mut(), error_response::UNREACHABLE.number, prefix);
+    error_response::set_error_code(
+        answer.headers_mut(),
+        error_response::UNREACHABLE.number,
+        prefix,
+    );
     Ok(answer)
 }

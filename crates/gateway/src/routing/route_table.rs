@@ -90,7 +90,7 @@ impl RouteTable {
         failed: &[String],
     ) -> Option<Upstream> {
         let remote = self.remote_hosts.load();
-        self.better_than(own, || (**remote).as_ref()?.find(host, port, failed))
+        self.better_than(own, || (**remote).as_ref()?.find_host(host, port, failed))
     }
 
     /// Returns true if another node that can be reached has a host now, and this one has not.

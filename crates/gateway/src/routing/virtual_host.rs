@@ -62,17 +62,17 @@ impl VirtualHost {
     }
 
     /// A virtual host that treats all requests alike.
-    pub fn of(route: Route) -> Self {
+    pub fn from_route(route: Route) -> Self {
         Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])
     }
 
     /// A virtual host that leads everything to another node.
     pub fn of_node(node: Upstream) -> Self {
-        Self::of(Route::to_node(node))
+        Self::from_route(Route::to_node(node))
     }
 
     /// A virtual host at which each request takes one of these routes at random.
-    pub fn any_of(routes: Vec<Arc<Route>>) -> Self {
+    pub fn from_routes(routes: Vec<Arc<Route>>) -> Self {
         match <[_; 1]>::try_from(routes) {
             Ok([only]) => Self::new([(PathMatch::Prefix(String::new()), only)]),
             Err(routes) => {
@@ -110,11 +110,11 @@ impl VirtualHost {
 
     /// True for the endpoint of an agent that is gone for now.
     pub fn is_offline(&self) -> bool {
-        self.offline().is_some()
+        self.offline_since().is_some()
     }
 
     /// For the endpoint of an agent that is gone for now: since when, if it was lost and not stopped.
-    pub fn offline(&self) -> Option<Option<Instant>> {
+    pub fn offline_since(&self) -> Option<Option<Instant>> {
         self.prefixes.iter().find_map(|(_, route)| match route.backend.load_full().kind {
             BackendKind::Offline(lost) => Some(lost),
             _ => None,
@@ -127,7 +127,7 @@ impl VirtualHost {
     }
 
     /// The same virtual host for bytes, whose TLS ends here by this policy, or not at all.
-    pub fn carrying_bytes(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
+    pub fn for_bytes(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
         Self { tls_policy, carries_bytes: true, ..self }
     }
 
@@ -148,14 +148,14 @@ impl VirtualHost {
         ambiguous: AmbiguousPaths,
     ) -> Result<RouteMatch<'_>, ErrorResponse> {
         if !self.reads_paths || path::is_plain(path) {
-            return self.matched(path, None);
+            return self.match_route(path, None);
         }
         let path = RequestPath::new(path);
         match ambiguous {
             AmbiguousPaths::Reject => self.find_unambiguous(&path),
             AmbiguousPaths::Normalize if path.ambiguity().is_some() => {
-                let resolved = path.resolved().map_err(error_response::ambiguous)?;
-                self.matched(&resolved, Some(resolved.clone()))
+                let resolved = path.resolve_path().map_err(error_response::ambiguous_path)?;
+                self.match_route(&resolved, Some(resolved.clone()))
             }
             AmbiguousPaths::Normalize => self.find_unambiguous(&path),
             AmbiguousPaths::Auto => {
@@ -176,8 +176,8 @@ impl VirtualHost {
     /// The route of a path that is not ambiguous.
     fn find_unambiguous(&self, path: &RequestPath<'_>) -> Result<RouteMatch<'_>, ErrorResponse> {
         match path.ambiguity() {
-            Some(ambiguity) => Err(error_response::ambiguous(ambiguity)),
-            None => self.matched(path.normal(), path.rooted()),
+            Some(ambiguity) => Err(error_response::ambiguous_path(ambiguity)),
+            None => self.match_route(path.normal(), path.rooted()),
         }
     }
 
@@ -189,20 +189,24 @@ impl VirtualHost {
         };
         let ambiguity = path.ambiguity();
         if ambiguity != Some(Ambiguity::Nul) && is_alike(path) {
-            return self.matched(path.normal(), None);
+            return self.match_route(path.normal(), None);
         }
         // Programs that join two parts of a URL often write a second slash at the beginning.
         let is_unambiguous =
             |path: &String| ambiguity.is_none() && is_alike(&RequestPath::new(path));
         let rooted = path.rooted().filter(is_unambiguous);
         if rooted.is_some() {
-            return self.matched(path.normal(), rooted);
+            return self.match_route(path.normal(), rooted);
         }
-        Err(error_response::ambiguous(ambiguity.unwrap_or(Ambiguity::Readings)))
+        Err(error_response::ambiguous_path(ambiguity.unwrap_or(Ambiguity::Readings)))
     }
 
-    fn matched(&self, path: &str, other: Option<String>) -> Result<RouteMatch<'_>, ErrorResponse> {
-        let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
+    fn match_route(
+        &self,
+        path: &str,
+        other: Option<String>,
+    ) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let route = self.route_for_path(path).ok_or(error_response::NO_ROUTE)?;
         let path = SelectedPath { path: other, readings: PathReadings::default() };
         Ok(RouteMatch { route, path })
     }
@@ -225,18 +229,19 @@ impl VirtualHost {
             return None;
         }
         let target = (request.method(), request.uri());
-        let visit = LoginVisit::read(target, request.headers(), request.extensions(), scheme)?;
+        let visit =
+            LoginVisit::from_request(target, request.headers(), request.extensions(), scheme)?;
         let takes = |modules: &Modules| modules.take_login(&visit);
         self.login_routes.iter().find(|route| route.modules.as_ref().is_some_and(takes))
     }
 
     /// The same for a path that can be judged at a glance; none for others.
     pub fn find_plain(&self, path: &str) -> Option<&Arc<Route>> {
-        if self.reads_paths && !path::is_plain(path) { None } else { self.route(path) }
+        if self.reads_paths && !path::is_plain(path) { None } else { self.route_for_path(path) }
     }
 
     /// The route of a normalized path: exactly its own, else the longest that it begins with.
-    pub fn route(&self, path: &str) -> Option<&Arc<Route>> {
+    pub fn route_for_path(&self, path: &str) -> Option<&Arc<Route>> {
         self.own_route(path).or_else(|| self.pool.get(random_below(self.pool.len())))
     }
 
@@ -290,14 +295,15 @@ mod tests {
                 (spec, Arc::new(route))
             }),
         );
-        let found = |path: &str| virtual_host.route(path).unwrap().host_header.clone().unwrap();
+        let found =
+            |path: &str| virtual_host.route_for_path(path).unwrap().host_header.clone().unwrap();
 
         assert_eq!(found("/api/v1/"), "=/api/v1/");
         assert_eq!(found("/api/v1/x"), "/api/v1");
         assert_eq!(found("/api/v10"), "/api/v1");
         assert_eq!(found("/apis"), "/api");
         assert_eq!(found("/API"), "/");
-        assert!(VirtualHost::default().route("/").is_none());
+        assert!(VirtualHost::default().route_for_path("/").is_none());
     }
 
     /// A virtual host with a route for everything and perhaps another one.

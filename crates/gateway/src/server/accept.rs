@@ -38,7 +38,7 @@ impl GatewayState {
             return None;
         }
         let hello = tls::peeked_hello(stream, self.timeouts().handshake).await?;
-        if self.authority.challenges().tls(&hello.client_hello()).is_some() {
+        if self.authority.challenges().tls_config(&hello.client_hello()).is_some() {
             return None;
         }
         let host = HostName::parse(hello.client_hello().server_name()?).ok()?.to_string();
@@ -66,7 +66,7 @@ pub async fn await_first_byte(
     let limit = timeouts.first_byte.min(timeouts.head);
     let speaking = async {
         let speaks = net::first_byte(stream, limit).await;
-        gateway.opened().await;
+        gateway.wait_until_open().await;
         speaks
     };
     shutdown.run_until(ShutdownPhase::Graceful, speaking).await.unwrap_or_default()
@@ -81,11 +81,11 @@ pub async fn accept_tls(
 ) -> io::Result<(TlsStream<TcpStream>, HostSelection)> {
     let limit = gateway.timeouts().handshake;
     let HostSelection::ByHost(_) = &host_selection else {
-        return Ok((tls::accept(stream, config, limit).await?, host_selection));
+        return Ok((tls::accept_tls(stream, config, limit).await?, host_selection));
     };
     let mut tls_policy = None;
     let choose = |hello: &ClientHello<'_>| {
-        if let Some(challenge) = gateway.authority.challenges().tls(hello) {
+        if let Some(challenge) = gateway.authority.challenges().tls_config(hello) {
             return Some(challenge);
         }
         if let Some(name) = hello.server_name().and_then(|name| HostName::parse(name).ok()) {
@@ -93,7 +93,7 @@ pub async fn accept_tls(
                 // The name came too late to be looked at, and the bytes that were read cannot be put back.
                 return None;
             }
-            let claim = gateway.table.hosts.find(name.as_str(), 443);
+            let claim = gateway.table.hosts.find_claim(name.as_str(), 443);
             let virtual_host = claim.map(|claim| claim.virtual_host.load_full());
             // The edge that has the wildcard does not get requests for names of another node.
             let virtual_host = virtual_host.filter(|it| !it.carries_bytes);

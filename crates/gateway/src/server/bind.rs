@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use ginnel_api::endpoint_options::{TunnelCertificate, VisitorAuthorities};
 use ginnel_api::{Base64, Origin};
-use ginnel_base::address::reachable;
+use ginnel_base::address::reachable_address;
 use ginnel_net::tls::only_signed_by;
 use ginnel_net::{Listener, OutOfReach};
 use ginnel_policy::actions::terminate_tls::TerminateTls;
@@ -22,7 +22,7 @@ use crate::modules::module::Modules;
 use crate::modules::traffic_policy::Rules;
 use crate::routing::backend::Backend;
 use crate::routing::endpoint::{
-    BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint, backend,
+    BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint, agent_backend,
 };
 use crate::routing::endpoint_spec::{EndpointSpec, Proto};
 use crate::routing::hosts::HostSelection;
@@ -52,7 +52,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When the address is taken, or what is wanted cannot be had.
-    pub async fn bind(
+    pub async fn bind_endpoint(
         &self,
         spec: EndpointSpec,
         target: Arc<dyn Target>,
@@ -63,7 +63,7 @@ impl Gateway {
     /// Takes an address for a target that is still to come.
     ///
     /// # Errors
-    /// As for [`Gateway::bind`].
+    /// As for [`Gateway::bind_endpoint`].
     pub async fn bind_offline(&self, spec: EndpointSpec) -> Result<PublicEndpoint, BindError> {
         self.bind_for(spec, None).await
     }
@@ -72,7 +72,7 @@ impl Gateway {
     ///
     /// # Errors
     /// If every service refuses it, whatever its settings are.
-    pub fn check(mut spec: EndpointSpec) -> Result<(), BindError> {
+    pub fn check_spec(mut spec: EndpointSpec) -> Result<(), BindError> {
         let modules = endpoint::check_modules(&spec.options, scope_of(spec.proto))?;
         if modules.as_ref().is_some_and(Modules::have_local_issuers) {
             return Err(local_issuer());
@@ -94,14 +94,15 @@ impl Gateway {
     ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
         let backend =
-            Arc::new(ArcSwap::from_pointee(backend(&gateway.table.targets, target.clone())));
+            Arc::new(ArcSwap::from_pointee(agent_backend(&gateway.table.targets, target.clone())));
         let scope = scope_of(spec.proto);
-        let mut virtual_host = compiled(gateway, &spec, backend.clone(), scope).await?;
+        let mut virtual_host = compile_virtual_host(gateway, &spec, backend.clone(), scope).await?;
         if virtual_host.has_local_issuers() {
             return Err(local_issuer());
         }
         let reach = gateway.policy_resources.reach;
-        let checked = virtual_host.issuer_addresses().try_for_each(|address| reach.check(address));
+        let checked =
+            virtual_host.issuer_addresses().try_for_each(|address| reach.check_address(address));
         checked.map_err(|problem| private_issuer(&problem))?;
         if let Some(tls) = virtual_host.tls_termination() {
             end_tls(&mut spec, tls)?;
@@ -113,7 +114,7 @@ impl Gateway {
         if spec.pool_owner.is_some() {
             return gateway.bind_shared(spec, host, routes, target).await;
         }
-        let place = gateway.place(&spec, host, &routes).await?;
+        let place = gateway.place_endpoint(&spec, host, &routes).await?;
         Ok(PublicEndpoint {
             url: place.url,
             proto: spec.proto,
@@ -182,7 +183,7 @@ fn end_tls(spec: &mut EndpointSpec, tls: &TerminateTls) -> Result<(), BindError>
 }
 
 /// Makes the virtual host of an endpoint, away from the threads that carry traffic: it may take a while.
-async fn compiled(
+async fn compile_virtual_host(
     gateway: &Arc<GatewayState>,
     spec: &EndpointSpec,
     backend: Arc<ArcSwap<Backend>>,
@@ -194,19 +195,19 @@ async fn compiled(
         problem: problem.to_string(),
     })?;
     let (resources, options) = (gateway.policy_resources.clone(), spec.options.clone());
-    let metrics = gateway.services.metrics.as_ref().map(|metrics| metrics.edge(""));
+    let metrics = gateway.services.metrics.as_ref().map(|metrics| metrics.edge_metrics(""));
     let account = spec.owner.as_deref().map(Arc::from);
     let compiling = tokio::task::spawn_blocking(move || {
         let modules = endpoint::build_modules((&options, account), scope, &resources)?;
         let (id, edge_id) = ("".into(), "".into());
-        Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
+        Ok(VirtualHost::from_route(Route { id, edge_id, modules, host_header, backend, metrics }))
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }
 
 impl GatewayState {
     /// Gives an endpoint the address that it asks for.
-    async fn place(
+    async fn place_endpoint(
         self: &Arc<Self>,
         spec: &EndpointSpec,
         host: Option<String>,
@@ -229,7 +230,7 @@ impl GatewayState {
         mut routes: EndpointRoutes,
         target: Option<Arc<dyn Target>>,
     ) -> Result<PublicEndpoint, BindError> {
-        let seat = self.seat(&spec, host, &routes).await?;
+        let seat = self.seat_endpoint(&spec, host, &routes).await?;
         let pool = seat.pool.clone();
         routes.virtual_host = pool.virtual_host.clone();
         let endpoint = PublicEndpoint {
@@ -249,7 +250,7 @@ impl GatewayState {
     }
 
     /// A place at an address that may be shared.
-    async fn seat(
+    async fn seat_endpoint(
         self: &Arc<Self>,
         spec: &EndpointSpec,
         host: Option<String>,
@@ -257,20 +258,20 @@ impl GatewayState {
     ) -> Result<PoolSeat, BindError> {
         let pools = &self.endpoint_pools;
         let unsupported = BindError::Unsupported("pooling of this endpoint");
-        let route = routes.virtual_host.load().route("").cloned().ok_or(unsupported)?;
-        let key = PoolKey::requested(spec, host.as_deref());
+        let route = routes.virtual_host.load().route_for_path("").cloned().ok_or(unsupported)?;
+        let key = PoolKey::from_spec(spec, host.as_deref());
         let _binding = pools.binding.lock().await;
         if let Some(key) = &key
             && let Some(seat) =
-                pools.join(&self.table, key, (spec, host.as_deref()), route.clone())?
+                pools.join_pool(&self.table, key, (spec, host.as_deref()), route.clone())?
         {
             return Ok(seat);
         }
-        let placed = self.place(spec, host.clone(), routes).await?;
+        let placed = self.place_endpoint(spec, host.clone(), routes).await?;
         let EndpointAddress { url, host: shown_host, name, listener } = placed;
         let place = PoolPlace { url, host: shown_host, name, listener };
         let (terms, virtual_host) = ((spec, host.as_deref()), routes.virtual_host.clone());
-        let seat = pools.open(&self.table, terms, place, virtual_host, route);
+        let seat = pools.open_pool(&self.table, terms, place, virtual_host, route);
         seat.ok_or(BindError::Unsupported("pooling of this endpoint"))
     }
 
@@ -286,14 +287,15 @@ impl GatewayState {
         };
         let termination = spec.tls_termination();
         let termination = termination.as_ref();
-        let mut tls_params = TlsParams::of(termination.map(|it| it.versions).unwrap_or_default());
+        let mut tls_params =
+            TlsParams::from_versions(termination.map(|it| it.versions).unwrap_or_default());
         if let Some(authorities) = spec.visitor_authorities() {
             tls_params.visitors = only_signed_by(authorities).map_err(invalid_authorities)?;
         } else if termination.is_none() {
             return Ok(None);
         }
         if let Some(termination) = termination.filter(|_| spec.proto == Proto::Tls) {
-            let tls_policy = TlsPolicy::of_bytes(&self.authority, termination, tls_params);
+            let tls_policy = TlsPolicy::for_bytes(&self.authority, termination, tls_params);
             return tls_policy.map(Some).map_err(unusable);
         }
         // Whoever has a name is reached on the shared port, everybody else on a port of their own.
@@ -306,8 +308,8 @@ impl GatewayState {
             return Err(invalid_authorities(problem.to_owned()));
         }
         let tls_policy = match termination {
-            Some(termination) => TlsPolicy::of_http_with(&self.authority, termination, tls_params),
-            None => TlsPolicy::of_http(&self.authority, tls_params),
+            Some(termination) => TlsPolicy::for_http_with(&self.authority, termination, tls_params),
+            None => TlsPolicy::for_http(&self.authority, tls_params),
         };
         tls_policy.map(Some).map_err(unusable)
     }
@@ -354,7 +356,7 @@ impl GatewayState {
         };
         let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
         let port = if proto == Proto::Https { 443 } else { 80 };
-        if !self.table.hosts.add(&host, port, &routes.virtual_host, true) {
+        if !self.table.hosts.add_claim(&host, port, &routes.virtual_host, true) {
             return Err(BindError::Taken(url));
         }
         Ok(EndpointAddress {
@@ -379,7 +381,7 @@ impl GatewayState {
         } else {
             ("http", self.listen_http(listener, host_selection)?)
         };
-        let url = format!("{scheme}://{}", reachable(listener.address()));
+        let url = format!("{scheme}://{}", reachable_address(listener.address()));
         Ok(EndpointAddress { url, host: None, name: None, listener: Some(listener) })
     }
 
@@ -398,7 +400,7 @@ impl GatewayState {
             Proto::Tls => format!("tls://{host}"),
             _ => format!("tcp://{host}:{port}"),
         };
-        if !self.table.streams.add(&host, port, &routes.virtual_host, true) {
+        if !self.table.streams.add_claim(&host, port, &routes.virtual_host, true) {
             return Err(BindError::Taken(url));
         }
         Ok(EndpointAddress {
@@ -431,20 +433,20 @@ impl GatewayState {
         let address = listener.address();
         let url = match &host {
             Some(host) => format!("{scheme}://{host}:{}", address.port()),
-            None => format!("{scheme}://{}", reachable(address)),
+            None => format!("{scheme}://{}", reachable_address(address)),
         };
         Ok(EndpointAddress { url, host, name: None, listener: Some(listener) })
     }
 
     async fn listen_for(&self, spec: &EndpointSpec) -> Result<TcpListener, BindError> {
         let addr = spec.addr.as_deref().unwrap_or_default();
-        let place = spec.place().map_err(|problem| BindError::Invalid {
+        let place = spec.listen_address().map_err(|problem| BindError::Invalid {
             field: "addr",
             problem: format!("{addr:?} is not host:port: it {problem}"),
         })?;
-        let Some(place) = place else { return Ok(self.listen(0).await?) };
+        let Some(place) = place else { return Ok(self.listen_on_port(0).await?) };
         self.release_port(place.port);
-        match self.listen(place.port).await {
+        match self.listen_on_port(place.port).await {
             Err(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
                 Err(BindError::Taken(addr.to_owned()))
             }
@@ -510,7 +512,7 @@ fn is_label(text: &str) -> bool {
 fn random_name(origin: &Origin) -> Result<String, BindError> {
     let mut bytes = [0; RANDOM_NAME_LENGTH];
     origin
-        .fill(&mut bytes)
+        .fill_random(&mut bytes)
         .map_err(|problem| BindError::Invalid { field: "host", problem: problem.to_string() })?;
     Ok(bytes.iter().map(|byte| char::from(RANDOM_NAME_LETTERS[usize::from(byte % 32)])).collect())
 }

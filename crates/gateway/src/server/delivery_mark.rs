@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Request};
 use ring::hmac;
 
 use ginnel_base::address::WebUrl;
-use ginnel_http1::target_of;
+use ginnel_http1::request_target;
 
 /// The header that has the mark.
 const MARK: HeaderName = HeaderName::from_static("ginnel-event-delivery");
@@ -27,12 +27,13 @@ impl DeliveryMark {
     }
 
     /// The header of a request that delivers an event to a URL; none without a key.
-    pub fn header(&self, url: &WebUrl) -> Option<(HeaderName, HeaderValue)> {
+    pub fn header_for_url(&self, url: &WebUrl) -> Option<(HeaderName, HeaderValue)> {
         let key = self.0.load_full()?;
         // As in the `Host` header, which the HTTP library derives from the same URL.
         let host = url.as_url().host_str()?;
         let port = url.as_url().port().map(|port| format!(":{port}")).unwrap_or_default();
-        let tag = hmac::sign(&key, &content(&format!("{host}{port}"), &url.target()));
+        let tag =
+            hmac::sign(&key, &signed_content(&format!("{host}{port}"), &url.request_target()));
         let mark = BASE64_URL_SAFE_NO_PAD.encode(tag);
         Some((MARK, HeaderValue::try_from(mark).ok()?))
     }
@@ -43,15 +44,15 @@ impl DeliveryMark {
         let Some(key) = self.0.load_full() else { return false };
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
         let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
-        let path = target_of(request.uri(), request.extensions());
+        let path = request_target(request.uri(), request.extensions());
         let (Some(host), Ok(tag)) = (host, BASE64_URL_SAFE_NO_PAD.decode(mark)) else {
             return false;
         };
-        hmac::verify(&key, &content(&host.to_ascii_lowercase(), path), &tag).is_ok()
+        hmac::verify(&key, &signed_content(&host.to_ascii_lowercase(), path), &tag).is_ok()
     }
 }
 
-fn content(authority: &str, path: &str) -> Vec<u8> {
+fn signed_content(authority: &str, path: &str) -> Vec<u8> {
     format!("{authority} {path}").into_bytes()
 }
 
@@ -68,11 +69,11 @@ mod tests {
     fn a_mark_holds_for_its_url_and_its_key() {
         let (mark, other) = (DeliveryMark::default(), DeliveryMark::default());
         let url = |text: &str| WebUrl::parse(text).unwrap();
-        assert!(mark.header(&url("https://a.test/")).is_none());
+        assert!(mark.header_for_url(&url("https://a.test/")).is_none());
         mark.set_key(b"one");
         other.set_key(b"two");
-        let (_, value) = mark.header(&url("https://A.test:443/events?x=1")).unwrap();
-        let (_, ported) = mark.header(&url("http://127.0.0.1:8080")).unwrap();
+        let (_, value) = mark.header_for_url(&url("https://A.test:443/events?x=1")).unwrap();
+        let (_, ported) = mark.header_for_url(&url("http://127.0.0.1:8080")).unwrap();
 
         assert!(mark.is_on(&request("a.test", "/events?x=1", &value)));
         assert!(mark.is_on(&request("127.0.0.1:8080", "/", &ported)));

@@ -37,10 +37,10 @@ impl FloodGuard {
         Self { socket, frames: FrameCounter::default(), activity, spent: 0 }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let earned = self.activity.earned();
+    fn charge_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let earned = self.activity.earned_frames();
         // What was earned and not needed does not add up.
-        self.spent = self.spent.max(earned) + self.frames.feed(bytes);
+        self.spent = self.spent.max(earned) + self.frames.count_idle_frames(bytes);
         if self.spent > earned + INITIAL_FRAME_CREDIT {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a flood of frames"));
         }
@@ -61,7 +61,7 @@ struct FrameCounter {
 
 impl FrameCounter {
     /// How many frames begin in these bytes that ask for nothing.
-    fn feed(&mut self, mut bytes: &[u8]) -> u64 {
+    fn count_idle_frames(&mut self, mut bytes: &[u8]) -> u64 {
         let mut idle = 0;
         if !self.begun {
             bytes = self.skip_preface(bytes);
@@ -76,7 +76,7 @@ impl FrameCounter {
             bytes = rest;
             if self.have == FRAME_HEAD_BYTES {
                 self.have = 0;
-                idle += u64::from(self.enter());
+                idle += u64::from(self.begin_frame());
             }
         }
         idle
@@ -92,7 +92,7 @@ impl FrameCounter {
     }
 
     /// Begins the frame of a whole head; true when it asks for nothing.
-    fn enter(&mut self) -> bool {
+    fn begin_frame(&mut self) -> bool {
         let [a, b, c, kind, flags, ..] = self.head;
         self.left = u32::from_be_bytes([0, a, b, c]) as usize;
         match kind {
@@ -113,7 +113,7 @@ impl AsyncRead for FloodGuard {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         match read {
-            Poll::Ready(Ok(())) => Poll::Ready(this.take(&buffer.filled()[before..])),
+            Poll::Ready(Ok(())) => Poll::Ready(this.charge_bytes(&buffer.filled()[before..])),
             other => other,
         }
     }
@@ -142,7 +142,7 @@ mod tests {
 
         for size in [1, 2, 5, 9, 10, 100, 1000] {
             let mut frames = FrameCounter::default();
-            let idle: u64 = said.chunks(size).map(|bytes| frames.feed(bytes)).sum();
+            let idle: u64 = said.chunks(size).map(|bytes| frames.count_idle_frames(bytes)).sum();
             assert_eq!(idle, 4, "in pieces of {size}");
         }
     }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::SetOnce;
 
 use ginnel_api::id::Ids;
-use ginnel_base::address::{HostPortPattern, reachable};
+use ginnel_base::address::{HostPortPattern, reachable_address};
 use ginnel_base::logging::ignore;
 use ginnel_net::{
     ConnectionLimit, DialRole, Listener, Reach, Shutdown, ShutdownPhase, ShutdownSignal,
@@ -133,8 +133,8 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         let gateway = GatewayState::new(settings, authority);
         if let Some(port) = gateway.services.settings.http_port {
-            let listener =
-                gateway.listen_http(gateway.listen(port).await?, HostSelection::ByHost(None))?;
+            let listener = gateway
+                .listen_http(gateway.listen_on_port(port).await?, HostSelection::ByHost(None))?;
             ignore(
                 gateway.ports.http.set(listener.address()),
                 "a gateway that starts has no address yet",
@@ -142,8 +142,8 @@ impl Gateway {
             gateway.ports.shared().push(listener);
         }
         if let Some(port) = gateway.services.settings.https_port {
-            let listener =
-                gateway.listen_https(gateway.listen(port).await?, HostSelection::ByHost(None))?;
+            let listener = gateway
+                .listen_https(gateway.listen_on_port(port).await?, HostSelection::ByHost(None))?;
             gateway.authority.add_address(listener.address().ip());
             ignore(
                 gateway.ports.https.set(listener.address()),
@@ -156,23 +156,23 @@ impl Gateway {
     }
 
     /// Notes from now on which rules of policies act on requests.
-    pub fn note_rules(&self) {
+    pub fn enable_rule_notes(&self) {
         self.0.services.notes_rules.store(true, Ordering::Relaxed);
     }
 
     /// Serves the visitors who have waited, because all routes are known now.
-    pub fn open(&self) {
+    pub fn open_to_visitors(&self) {
         ignore(self.0.is_open.set(()), "whoever is served already stays so");
     }
 
     /// The address at which this machine reaches the shared HTTP port.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.0.ports.http.get().copied().map(reachable)
+        self.0.ports.http.get().copied().map(reachable_address)
     }
 
     /// The address at which this machine reaches the shared HTTPS port.
     pub fn https_address(&self) -> Option<SocketAddr> {
-        self.0.ports.https.get().copied().map(reachable)
+        self.0.ports.https.get().copied().map(reachable_address)
     }
 
     /// The authority that visitors must trust.
@@ -181,7 +181,7 @@ impl Gateway {
     }
 
     /// How many connections are held.
-    pub fn limit(&self) -> &Arc<ConnectionLimit> {
+    pub fn connection_limit(&self) -> &Arc<ConnectionLimit> {
         &self.0.limit
     }
 
@@ -192,7 +192,7 @@ impl Gateway {
 
     /// The counters of an edge.
     pub fn edge_metrics(&self, edge_id: &str) -> Option<Arc<EdgeMetrics>> {
-        self.0.services.metrics.as_ref().map(|metrics| metrics.edge(edge_id))
+        self.0.services.metrics.as_ref().map(|metrics| metrics.edge_metrics(edge_id))
     }
 
     /// Takes over those settings that may change while it runs: proxies, paths, timeouts and limits;
@@ -234,13 +234,13 @@ impl Gateway {
     }
 
     /// Everything that happens to public traffic from now on, on other nodes too.
-    pub fn events(&self) -> EventSubscriber {
+    pub fn subscribe_events(&self) -> EventSubscriber {
         self.0.events.subscribe()
     }
 
     /// The same for only this node.
-    pub fn own_events(&self) -> EventSubscriber {
-        self.0.events.listen()
+    pub fn subscribe_local_events(&self) -> EventSubscriber {
+        self.0.events.subscribe_locally()
     }
 
     /// Delivers an event: as actions of policies send requests, never to an API of this process, and with a
@@ -250,7 +250,7 @@ impl Gateway {
         mut request: Fetch,
         reach: Reach,
     ) -> Result<::http::Response<bytes::Bytes>, FetchFailed> {
-        request.headers.extend(self.0.delivery_mark.header(&request.url));
+        request.headers.extend(self.0.delivery_mark.header_for_url(&request.url));
         self.0.fetcher.send_once(&request, DialRole::EventDelivery, reach).await
     }
 
@@ -265,8 +265,8 @@ impl Gateway {
     }
 
     /// Publishes an event of another node.
-    pub fn pass_on_event(&self, event: Event) {
-        self.0.events.pass_on(event);
+    pub fn broadcast_event(&self, event: Event) {
+        self.0.events.broadcast_event(event);
     }
 
     /// Returns true if an agent's endpoint has a `host:port` now.
@@ -280,7 +280,7 @@ impl Gateway {
         self.0
             .table
             .hosts
-            .find(name, 443)
+            .find_claim(name, 443)
             .is_some_and(|claim| claim.virtual_host.load().passes_tls())
     }
 
@@ -290,13 +290,13 @@ impl Gateway {
     }
 
     /// Waits until host names have changed since this was last waited for.
-    pub async fn names_changed(&self) {
-        self.0.table.hosts.changed().await;
+    pub async fn wait_for_names(&self) {
+        self.0.table.hosts.wait_for_change().await;
     }
 
     /// Changes the virtual hosts of hosts on the shared ports. Other changes wait meanwhile.
     pub fn change_names(&self) -> HostChanges<'_> {
-        self.0.table.hosts.change()
+        self.0.table.hosts.begin_change()
     }
 
     /// Sets the number of TLS edges.
@@ -342,13 +342,13 @@ impl Gateway {
     }
 
     /// A target with its connections.
-    pub fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
+    pub fn upstream_for_target(&self, target: Arc<dyn Target>) -> Upstream {
         self.0.table.targets.upstream(target)
     }
 
     /// The place of the rules of an IP policy, which need not exist.
     pub fn ip_policy(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
-        self.0.policy_resources.ip_policies.of(id)
+        self.0.policy_resources.ip_policies.policy_rules(id)
     }
 
     /// The secrets that policies of edges and cloud endpoints read.
@@ -369,17 +369,17 @@ impl Gateway {
     /// Drops the idle connections to the target with this key, which takes no more requests; those
     /// that carry one are dropped when it has ended.
     pub fn close_idle(&self, key: &str) {
-        self.0.table.targets.pools.close(key);
+        self.0.table.targets.pools.close_pool(key);
     }
 
     /// Asks visitors to make their next connections elsewhere. Connections that they make here are served.
-    pub fn drain(&self) {
-        self.0.shutdown.begin(ShutdownPhase::Draining);
+    pub fn start_drain(&self) {
+        self.0.shutdown.begin_phase(ShutdownPhase::Draining);
     }
 
     /// Takes no more connections and requests; those in flight are finished.
     pub fn close(&self) {
-        self.0.shutdown.begin(ShutdownPhase::Graceful);
+        self.0.shutdown.begin_phase(ShutdownPhase::Graceful);
         self.0.ports.shared().clear();
     }
 
@@ -402,7 +402,8 @@ impl GatewayState {
             proxies.load().trusted_proxies.contains(address)
         });
         let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
-        let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
+        let request_ids =
+            settings.request_ids.then(|| Ids::from_origin(settings.origin.derive_part(4)));
         authority.add_host(&settings.host);
         let fetcher = Arc::<Fetcher>::default();
         let key_sets = KeySets::new(fetcher.clone());
@@ -448,13 +449,13 @@ impl GatewayState {
     }
 
     /// Waits until visitors are served.
-    pub async fn opened(&self) {
+    pub async fn wait_until_open(&self) {
         self.is_open.wait().await;
     }
 
     /// The byte counters of a protocol.
     pub fn bytes_of(&self, proto: &str) -> Option<Arc<ByteCounts>> {
-        self.services.metrics.as_ref().map(|metrics| metrics.bytes(proto))
+        self.services.metrics.as_ref().map(|metrics| metrics.protocol_bytes(proto))
     }
 }
 
@@ -468,7 +469,7 @@ async fn sweep(gateway: Weak<GatewayState>, mut shutdown: ShutdownSignal) {
         }
         let Some(gateway) = gateway.upgrade() else { return };
         let max_idle = gateway.timeouts().upstream_idle;
-        gateway.table.targets.pools.sweep(max_idle);
+        gateway.table.targets.pools.sweep_idle(max_idle);
         interval = (max_idle / 2).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL);
     }
 }

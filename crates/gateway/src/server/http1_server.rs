@@ -23,7 +23,7 @@ use ginnel_http1::{
 
 use crate::message::body_feed::BodyFeed;
 use crate::message::error_response::{self, ErrorResponse};
-use crate::message::field_names::headers;
+use crate::message::field_names::headers_with_names;
 use crate::message::request_body::RequestBody;
 use crate::message::response_body::ResponseBody;
 use crate::message::upgrade::{UpgradeSender, VisitorUpgrade};
@@ -103,13 +103,13 @@ impl<'l> Http1Server<'l> {
     }
 
     /// Serves requests for as long as there are some.
-    pub async fn run(mut self) -> Http1Exit {
+    pub async fn serve_requests(mut self) -> Http1Exit {
         loop {
             let next = match self.next_request().await {
                 Ok(next) => next,
                 Err(NoRequest::Ended) => return Http1Exit::Finished,
                 Err(NoRequest::Broken) => return Http1Exit::Aborted,
-                Err(NoRequest::Refused(error)) => return self.refuse(error).await,
+                Err(NoRequest::Refused(error)) => return self.reject_request(error).await,
             };
             let end = match next {
                 NextRequest::Fast(request, target) => self.serve_fast(request, target).await,
@@ -129,8 +129,8 @@ impl<'l> Http1Server<'l> {
         request: FastPathRequest,
         target: FastPathTarget,
     ) -> Result<bool, Http1Exit> {
-        match self.line.exchange(&request, target).await {
-            ExchangeEnd::Completed => Ok(self.line.complete(&request)),
+        match self.line.exchange_with_upstream(&request, target).await {
+            ExchangeEnd::Completed => Ok(self.line.complete_request(&request)),
             ExchangeEnd::Failed => Err(Http1Exit::Aborted),
             ExchangeEnd::NotStarted(failure) => {
                 // Nothing of it was done, so that its head still lies there. It is read again, because to
@@ -143,7 +143,7 @@ impl<'l> Http1Server<'l> {
                         }
                         Box::pin(self.serve_full(full)).await
                     }
-                    _ => Err(self.refuse(error_response::BAD_REQUEST).await),
+                    _ => Err(self.reject_request(error_response::BAD_REQUEST).await),
                 }
             }
         }
@@ -169,7 +169,7 @@ impl<'l> Http1Server<'l> {
                 return Err(NoRequest::Refused(error_response::HEAD_TOO_LARGE));
             }
             let is_begun = !self.line.buffer.is_empty();
-            self.line.stream.expect(if is_begun { Expects::Head } else { Expects::Nothing });
+            self.line.stream.set_expected(if is_begun { Expects::Head } else { Expects::Nothing });
             self.line.buffer.reserve(MIN_READ_BYTES);
             match self.line.stream.read_buf(&mut self.line.buffer).await {
                 Ok(1..) => {}
@@ -191,16 +191,16 @@ impl<'l> Http1Server<'l> {
             }
             full_request(head).map(|full| NextRequest::Full(Box::new(full)))
         });
-        next.map_err(refusal)?.transpose()
+        next.map_err(head_rejection)?.transpose()
     }
 
     /// Says why nothing more is read.
-    async fn refuse(&mut self, error: ErrorResponse) -> Http1Exit {
-        self.line.stream.expect(Expects::Head);
+    async fn reject_request(&mut self, error: ErrorResponse) -> Http1Exit {
+        self.line.stream.set_expected(Expects::Head);
         self.http_connection.count_rejection(RequestPhase::ReadHead);
         let mut record = self.http_connection.unrouted_record();
         if let Some(record) = &mut record {
-            record.responded(error.status);
+            record.set_status(error.status);
         }
         let response = error.into_response(self.http_connection.code_prefix());
         let rules = ResponseRules {
@@ -210,7 +210,7 @@ impl<'l> Http1Server<'l> {
             closes: true,
         };
         let (mut feed, _) = BodyFeed::new(Body::NONE, false);
-        match self.write(response, rules, &mut feed).await {
+        match self.write_response(response, rules, &mut feed).await {
             Ok(_) => Http1Exit::Finished,
             Err(_) => Http1Exit::Aborted,
         }
@@ -219,46 +219,46 @@ impl<'l> Http1Server<'l> {
     /// Has a request answered by the handler; true when another may follow.
     async fn serve_full(&mut self, full: FullRequest) -> Result<bool, Http1Exit> {
         // From here on a graceful stop waits for the answer.
-        let _answering = self.http_connection.answering();
+        let _answering = self.http_connection.track_request();
         let FullRequest { request, length, body, mut rules, waits, upgrades } = full;
         self.line.buffer.advance(length);
         let (mut feed, fed) = BodyFeed::new(body, waits);
         feed.give_buffered(&mut self.line.buffer);
         let activity = self.http_connection.activity();
-        let body = fed.map_or(RequestBody::Empty, |fed| RequestBody::of_http1(fed, activity));
+        let body = fed.map_or(RequestBody::Empty, |fed| RequestBody::from_http1(fed, activity));
         let mut request = request.map(|()| body);
         let is_received = feed.is_received();
-        self.line.stream.expect(if is_received { Expects::Nothing } else { Expects::Body });
+        self.line.stream.set_expected(if is_received { Expects::Nothing } else { Expects::Body });
         let mut upgrade = None;
         if upgrades {
             let (sender, receiver) = VisitorUpgrade::new();
             upgrade = Some(sender);
             request.extensions_mut().insert(receiver);
         }
-        let response = match self.handle(request, &mut feed).await {
+        let response = match self.handle_request(request, &mut feed).await {
             Some(Ok(response)) => response,
             Some(Err(ConnectionClosed)) | None => return Err(Http1Exit::Aborted),
         };
         rules.closes |= self.line.is_closing() || self.line.is_draining();
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let closes = match self.write(response, rules, &mut feed).await {
+        let closes = match self.write_response(response, rules, &mut feed).await {
             Ok(closes) => closes,
             Err(_) => return Err(Http1Exit::Aborted),
         };
         if let (true, Some(upgrade)) = (switches, upgrade) {
-            self.line.leave();
+            self.line.put_back_buffer();
             return Err(Http1Exit::Upgraded(upgrade));
         }
-        let is_whole = feed.finish(&mut self.line.buffer);
+        let is_whole = feed.discard_rest(&mut self.line.buffer);
         if is_whole {
-            self.line.stream.expect(Expects::Nothing);
+            self.line.stream.set_expected(Expects::Nothing);
         }
         Ok(is_whole && !closes && !self.line.is_closing())
     }
 
     /// Waits for the answer of the handler, while the body of the request is read for it; none when the
     /// visitor leaves.
-    async fn handle(
+    async fn handle_request(
         &mut self,
         request: Request<RequestBody>,
         feed: &mut BodyFeed,
@@ -273,14 +273,14 @@ impl<'l> Http1Server<'l> {
             if !feed.is_received() {
                 return Poll::Pending;
             }
-            stream.expect(Expects::Nothing);
+            stream.set_expected(Expects::Nothing);
             if has_left(cx, stream, buffer) { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
     }
 
     /// Writes a response; true when the connection closes behind it.
-    async fn write(
+    async fn write_response(
         &mut self,
         response: Response<ResponseBody>,
         rules: ResponseRules,
@@ -292,9 +292,11 @@ impl<'l> Http1Server<'l> {
         while !writer.is_bodiless() {
             match self.next_frame(&mut body, feed).await? {
                 // Nothing more for now.
-                None => self.send(b"", feed).await?,
+                None => self.send_piece(b"", feed).await?,
                 Some(None) => {
-                    writer.end(&HeaderMap::new(), &mut self.line.out).map_err(io::Error::other)?;
+                    writer
+                        .finish_body(&HeaderMap::new(), &mut self.line.out)
+                        .map_err(io::Error::other)?;
                     break;
                 }
                 Some(Some(frame)) => match frame.into_data() {
@@ -302,14 +304,16 @@ impl<'l> Http1Server<'l> {
                     Ok(piece) => self.write_piece(&mut writer, &piece, feed).await?,
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();
-                        writer.end(&trailers, &mut self.line.out).map_err(io::Error::other)?;
+                        writer
+                            .finish_body(&trailers, &mut self.line.out)
+                            .map_err(io::Error::other)?;
                         break;
                     }
                 },
             }
         }
         drop(body);
-        self.send(b"", feed).await?;
+        self.send_piece(b"", feed).await?;
         Ok(writer.closes)
     }
 
@@ -320,15 +324,15 @@ impl<'l> Http1Server<'l> {
         feed: &mut BodyFeed,
     ) -> io::Result<()> {
         let out = &mut self.line.out;
-        let ending = writer.before(piece, out).map_err(io::Error::other)?;
+        let ending = writer.frame_piece(piece, out).map_err(io::Error::other)?;
         if piece.len() > MAX_COALESCED_BYTES {
-            self.send(piece, feed).await?;
+            self.send_piece(piece, feed).await?;
             self.line.out.extend_from_slice(ending);
             return Ok(());
         }
         out.extend_from_slice(piece);
         out.extend_from_slice(ending);
-        if out.len() > MAX_COALESCED_BYTES { self.send(b"", feed).await } else { Ok(()) }
+        if out.len() > MAX_COALESCED_BYTES { self.send_piece(b"", feed).await } else { Ok(()) }
     }
 
     /// The next frame of a body, or none at its end; none at all when there is something to be sent
@@ -356,7 +360,7 @@ impl<'l> Http1Server<'l> {
     }
 
     /// Sends what lies in `out`, and a piece; the body of the request is read on meanwhile.
-    async fn send(&mut self, piece: &[u8], feed: &mut BodyFeed) -> io::Result<()> {
+    async fn send_piece(&mut self, piece: &[u8], feed: &mut BodyFeed) -> io::Result<()> {
         let FastPathConnection { stream, buffer, out, .. } = &mut self.line;
         for mut bytes in [out.as_slice(), piece] {
             poll_fn(|cx| {
@@ -375,7 +379,7 @@ impl<'l> Http1Server<'l> {
 }
 
 /// What a visitor is answered whose head is refused.
-fn refusal(error: HeadError) -> ErrorResponse {
+fn head_rejection(error: HeadError) -> ErrorResponse {
     match error {
         HeadError::TooMany => error_response::TOO_MANY_FIELDS,
         HeadError::TooLong => error_response::HEAD_TOO_LARGE,
@@ -385,7 +389,7 @@ fn refusal(error: HeadError) -> ErrorResponse {
 
 /// The request as a message.
 fn full_request(head: &RequestHead<'_, '_>) -> Result<FullRequest, ErrorResponse> {
-    let (headers, names) = headers(head.fields).ok_or(error_response::BAD_REQUEST)?;
+    let (headers, names) = headers_with_names(head.fields).ok_or(error_response::BAD_REQUEST)?;
     let mut request = Request::new(());
     *request.method_mut() =
         Method::from_bytes(head.method.as_bytes()).map_err(|_| error_response::BAD_REQUEST)?;
@@ -394,12 +398,12 @@ fn full_request(head: &RequestHead<'_, '_>) -> Result<FullRequest, ErrorResponse
     raw.map(|raw| request.extensions_mut().insert(raw));
     *request.version_mut() = if head.is_http_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
     request.extensions_mut().insert(names);
-    let options = ConnectionOptions::of(&headers);
+    let options = ConnectionOptions::from_headers(&headers);
     let rules = ResponseRules {
         to_head: request.method() == Method::HEAD,
         is_http_1_1: head.is_http_1_1,
         takes_trailers: has_token(&headers, TE, "trailers"),
-        closes: !options.persists(head.is_http_1_1),
+        closes: !options.is_persistent(head.is_http_1_1),
     };
     let waits = head.is_http_1_1 && has_token(&headers, EXPECT, "100-continue");
     let upgrades = head.is_http_1_1 && headers.contains_key(UPGRADE) && options.upgrade;

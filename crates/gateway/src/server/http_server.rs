@@ -140,7 +140,7 @@ pub async fn http1(
 ) {
     let activity = Arc::new(ConnectionActivity::default());
     let bytes = gateway.bytes_of(visitor.proto);
-    let limits = TickLimits::of(&gateway.timeouts());
+    let limits = TickLimits::from_timeouts(&gateway.timeouts());
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
@@ -169,15 +169,15 @@ async fn serve_http1(
     closing.after_next.store(is_draining, Relaxed);
     {
         let server = Http1Server::new(http_connection, stream, &closing);
-        let mut serving = pin!(async { exit = Some(server.run().await) });
-        let mut event = timer.watch(serving.as_mut(), ShutdownPhase::Draining).await;
+        let mut serving = pin!(async { exit = Some(server.serve_requests().await) });
+        let mut event = timer.watch_connection(serving.as_mut(), ShutdownPhase::Draining).await;
         if event == TimerEvent::Shutdown {
             closing.after_next.store(true, Relaxed);
-            event = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
+            event = timer.watch_connection(serving.as_mut(), ShutdownPhase::Graceful).await;
         }
         if event == TimerEvent::Shutdown && timer.activity.is_answering() {
             closing.now.store(true, Relaxed);
-            timer.watch(serving, ShutdownPhase::Forced).await;
+            timer.watch_connection(serving, ShutdownPhase::Forced).await;
         }
     }
     exit
@@ -196,13 +196,13 @@ async fn http2(
     };
     let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
     let bytes = gateway.bytes_of(visitor.proto);
-    let limits = TickLimits::of(&gateway.timeouts());
+    let limits = TickLimits::from_timeouts(&gateway.timeouts());
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
     let body_activity = activity.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let request = request.map(|body| RequestBody::of_http2(body, &body_activity));
+        let request = request.map(|body| RequestBody::from_http2(body, &body_activity));
         let is_head = request.method() == Method::HEAD;
         // It is moved a few times before it is run, and holds kilobytes: 10 % of the processor time of a request.
         let responding = Box::pin(http_connection.clone().answer(request));
@@ -232,9 +232,9 @@ async fn http2(
         _ => ShutdownPhase::Graceful,
     };
     let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
-    if timer.watch(connection.as_mut(), notice).await == TimerEvent::Shutdown {
+    if timer.watch_connection(connection.as_mut(), notice).await == TimerEvent::Shutdown {
         connection.as_mut().graceful_shutdown();
-        timer.watch(connection, ShutdownPhase::Forced).await;
+        timer.watch_connection(connection, ShutdownPhase::Forced).await;
     }
 }
 
@@ -267,15 +267,15 @@ enum TimerEvent {
 /// How a connection ended.
 trait ConnectionOutcome {
     /// Tells what went wrong.
-    fn log(self);
+    fn log_error(self);
 }
 
 impl ConnectionOutcome for () {
-    fn log(self) {}
+    fn log_error(self) {}
 }
 
 impl ConnectionOutcome for hyper::Result<()> {
-    fn log(self) {
+    fn log_error(self) {
         or_debug!(self, "a connection of a visitor broke");
     }
 }
@@ -293,14 +293,14 @@ impl<'p> ConnectionTimer<'p> {
 
     /// Lets a connection run until it ends, until its visitor has used up its time, or until the
     /// shutdown comes to a phase.
-    async fn watch<C: Future<Output: ConnectionOutcome>>(
+    async fn watch_connection<C: Future<Output: ConnectionOutcome>>(
         &mut self,
         mut connection: Pin<&mut C>,
         phase: ShutdownPhase,
     ) -> TimerEvent {
         poll_fn(|cx| {
             // What goes wrong with a connection concerns its visitor, who knows.
-            let ended = connection.as_mut().poll(cx).map(ConnectionOutcome::log).is_ready();
+            let ended = connection.as_mut().poll(cx).map(ConnectionOutcome::log_error).is_ready();
             if ended || self.activity.closed.load(Relaxed) || self.is_expired(cx) {
                 return Poll::Ready(TimerEvent::Expired);
             }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
-use ginnel_base::address::{Host, HostPort, reachable};
+use ginnel_base::address::{Host, HostPort, reachable_address};
 use ginnel_base::logging::or_debug;
 use ginnel_net::{
     AcceptedConnection, ConnectionTask, Listener, ProxyProtocol, ShutdownSignal, listen_on,
@@ -36,11 +36,11 @@ impl GatewayState {
         let place = Host::parse(host).map(|host| HostPort { host, port });
         let found = place.ok().and_then(|place| resolve_now(&place).ok());
         let address = found.and_then(|found| found.into_iter().next());
-        address.map_or_else(|| format!("{host}:{port}"), |it| reachable(it).to_string())
+        address.map_or_else(|| format!("{host}:{port}"), |it| reachable_address(it).to_string())
     }
 
     /// Listens on a port of the service's host.
-    pub async fn listen(&self, port: u16) -> Result<TcpListener, GatewayError> {
+    pub async fn listen_on_port(&self, port: u16) -> Result<TcpListener, GatewayError> {
         let bound = listen_on(&self.services.settings.host, port).await;
         bound.map_err(|source| self.listen_error(port, source))
     }
@@ -53,7 +53,7 @@ impl GatewayState {
 
     /// Serves the connections of a socket for as long as the gateway is there; those of an endpoint's `own`
     /// port may be another node's.
-    fn serve<F>(
+    fn serve_socket<F>(
         self: &Arc<Self>,
         socket: TcpListener,
         own: Option<Arc<ArcSwap<VirtualHost>>>,
@@ -68,13 +68,17 @@ impl GatewayState {
             let Some(gateway) = gateway.upgrade() else { return Box::pin(ready(())) };
             match own.as_ref().and_then(|virtual_host| gateway.table.elsewhere(port, virtual_host))
             {
-                Some(node) => Box::pin(tcp::carry(gateway, node, connection, shutdown, "tcp")),
+                Some(node) => {
+                    Box::pin(tcp::carry_connection(gateway, node, connection, shutdown, "tcp"))
+                }
                 None => Box::pin(serve(gateway, connection, shutdown)),
             }
         };
         let live = self.services.live.clone();
         let proxies = match self.services.settings.proxy_protocol {
-            true => ProxyProtocol::of(move |address| live.load().trusted_proxies.contains(address)),
+            true => ProxyProtocol::expected_from(move |address| {
+                live.load().trusted_proxies.contains(address)
+            }),
             false => ProxyProtocol::default(),
         };
         let listener = Listener::serve(socket, self.limit.clone(), &self.shutdown, proxies, serve);
@@ -87,9 +91,13 @@ impl GatewayState {
         listener: TcpListener,
         host_selection: HostSelection,
     ) -> Result<Listener, GatewayError> {
-        self.serve(listener, host_selection.own(), move |gateway, connection, shutdown| {
-            http_server::serve_plain(gateway, host_selection.clone(), connection, shutdown)
-        })
+        self.serve_socket(
+            listener,
+            host_selection.single_host(),
+            move |gateway, connection, shutdown| {
+                http_server::serve_plain(gateway, host_selection.clone(), connection, shutdown)
+            },
+        )
     }
 
     /// Serves HTTP over TLS.
@@ -98,13 +106,13 @@ impl GatewayState {
         listener: TcpListener,
         host_selection: HostSelection,
     ) -> Result<Listener, GatewayError> {
-        let own = host_selection.own();
+        let own = host_selection.single_host();
         let tls_policy = own.as_ref().and_then(|it| it.load_full().tls_policy.clone());
         let config = match tls_policy {
             Some(tls_policy) => tls_policy.config.clone(),
             None => self.authority.server_config(&ALPN)?,
         };
-        self.serve(listener, own, move |gateway, connection, shutdown| {
+        self.serve_socket(listener, own, move |gateway, connection, shutdown| {
             let (host_selection, config) = (host_selection.clone(), config.clone());
             http_server::serve_tls(gateway, host_selection, connection, shutdown, config)
         })
@@ -118,8 +126,8 @@ impl GatewayState {
         proto: &'static str,
     ) -> Result<Listener, GatewayError> {
         let own = Some(virtual_host.clone());
-        self.serve(listener, own, move |gateway, connection, shutdown| {
-            tcp::carry(gateway, virtual_host.clone(), connection, shutdown, proto)
+        self.serve_socket(listener, own, move |gateway, connection, shutdown| {
+            tcp::carry_connection(gateway, virtual_host.clone(), connection, shutdown, proto)
         })
     }
 
@@ -131,7 +139,7 @@ impl GatewayState {
         config: Arc<ServerConfig>,
     ) -> Result<Listener, GatewayError> {
         let own = Some(virtual_host.clone());
-        self.serve(listener, own, move |gateway, connection, shutdown| {
+        self.serve_socket(listener, own, move |gateway, connection, shutdown| {
             let (virtual_host, config) = (virtual_host.clone(), config.clone());
             tcp::carry_unwrapped(gateway, virtual_host, connection, shutdown, config)
         })

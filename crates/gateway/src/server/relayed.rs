@@ -41,10 +41,10 @@ impl Gateway {
     /// the connection is over.
     pub async fn serve_relayed(&self, io: Io, visitor: Visitor) {
         let Some(permit) = self.0.limit.admit_relayed(visitor.peer.ip()) else {
-            return refuse(io).await;
+            return send_unavailable(io).await;
         };
         let (gateway, socket) = (self.0.clone(), AcceptedSocket::Relayed(io));
-        let (span, mut shutdown) = (relayed(&visitor), self.0.relays.signal());
+        let (span, mut shutdown) = (relayed_span(&visitor), self.0.relays.signal());
         let serving = http_server::http1(
             gateway,
             HostSelection::Relayed,
@@ -59,13 +59,14 @@ impl Gateway {
     /// the connection is over.
     pub async fn carry_relayed(&self, io: Io, visitor: Visitor, endpoint: EndpointTraffic) {
         let Some(permit) = self.0.limit.admit_relayed(visitor.peer.ip()) else { return };
-        let (span, mut shutdown) = (relayed(&visitor), self.0.relays.signal());
-        let carrying = endpoint.carry(self.0.clone(), (io, permit), visitor, shutdown.clone());
+        let (span, mut shutdown) = (relayed_span(&visitor), self.0.relays.signal());
+        let carrying =
+            endpoint.carry_connection(self.0.clone(), (io, permit), visitor, shutdown.clone());
         shutdown.run_until(ShutdownPhase::Forced, carrying.instrument(span)).await;
     }
 
     /// Does something for a visitor of another node, until that or all of it ends.
-    pub async fn relay<T>(&self, relaying: impl Future<Output = T>) -> Option<T> {
+    pub async fn run_relay<T>(&self, relaying: impl Future<Output = T>) -> Option<T> {
         self.0.relays.signal().run_until(ShutdownPhase::Forced, relaying).await
     }
 
@@ -80,7 +81,7 @@ impl Gateway {
     /// # Errors
     /// When the port cannot be listened on.
     pub async fn relay_port(&self, port: u16, node: Arc<dyn Target>) -> Result<(), GatewayError> {
-        let socket = self.0.listen(port).await?;
+        let socket = self.0.listen_on_port(port).await?;
         let listener =
             self.0.listen_tcp(socket, led_to(self.0.table.targets.upstream(node)), "tcp")?;
         self.0.ports.relayed().insert(port, listener);
@@ -93,7 +94,7 @@ impl Gateway {
     }
 
     /// Waits until an endpoint of this node has left a port; one waits at a time.
-    pub async fn port_freed(&self) {
+    pub async fn wait_for_port(&self) {
         self.0.table.port_freed.notified().await;
     }
 
@@ -112,7 +113,7 @@ impl GatewayState {
         visitor: &Visitor,
         mut shutdown: ShutdownSignal,
     ) {
-        let dialed = node.dial(visitor, &RouteRef::none(), self.timeouts().dial).await;
+        let dialed = node.dial_target(visitor, &RouteRef::none(), self.timeouts().dial).await;
         let Some(io) = or_debug!(dialed, "cannot reach the node of a host") else { return };
         let (mut from_node, mut to_node) = tokio::io::split(io);
         let socket = MeteredSocket::new(socket, self.bytes_of(visitor.proto));
@@ -151,7 +152,7 @@ impl GatewayState {
 
 impl EndpointTraffic {
     /// Serves a connection as the listener of the endpoint does.
-    async fn carry(
+    async fn carry_connection(
         self,
         gateway: Arc<GatewayState>,
         (io, permit): (Io, Permit),
@@ -171,7 +172,7 @@ impl EndpointTraffic {
             let usual = || gateway.authority.server_config(&[]).ok();
             let own = tls_policy.as_ref().map(|it| it.config.clone());
             let Some(config) = own.or_else(usual) else { return };
-            let accepted = tls::accept(socket, config, gateway.timeouts().handshake).await;
+            let accepted = tls::accept_tls(socket, config, gateway.timeouts().handshake).await;
             let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
             let Some(stream) = accepted else { return };
             visitor.tls = Some(Arc::new(accept::tls_info(&stream)));
@@ -191,16 +192,16 @@ impl EndpointTraffic {
                 visitor.proto = if self.proto == Proto::Tls { "tls" } else { "tcp" };
                 visitor.passthrough = self.proto == Proto::Tls && !has_tls;
                 let _permit = permit;
-                tcp::pass(&gateway, &self.virtual_host, socket, &visitor, shutdown).await;
+                tcp::serve_bytes(&gateway, &self.virtual_host, socket, &visitor, shutdown).await;
             }
         }
     }
 }
 
 /// Says that there is no room, before a request is read.
-async fn refuse(mut io: Io) {
+async fn send_unavailable(mut io: Io) {
     let mut head = Vec::new();
-    let mut writer = HeadWriter::response_with(true, 503, b"Service Unavailable", &mut head);
+    let mut writer = HeadWriter::begin_response_with(true, 503, b"Service Unavailable", &mut head);
     writer.field("retry-after", "1").field("content-length", "0").field("connection", "close");
     writer.end();
     let said = async {
@@ -210,7 +211,7 @@ async fn refuse(mut io: Io) {
     or_debug!(said.await, "another node does not hear that there is no room");
 }
 
-fn relayed(visitor: &Visitor) -> tracing::Span {
+fn relayed_span(visitor: &Visitor) -> tracing::Span {
     tracing::debug_span!("relayed connection", peer = %visitor.peer)
 }
 

@@ -60,13 +60,13 @@ impl ResponseWriter {
         out: &mut Vec<u8>,
     ) -> Self {
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
-        let framing = framing(head, hint, rules);
+        let framing = choose_framing(head, hint, rules);
         let closes = rules.closes
             || framing == WriterFraming::UntilClose
-            || ConnectionOptions::of(&head.headers).close && !switches;
-        let reason = reason(head);
+            || ConnectionOptions::from_headers(&head.headers).close && !switches;
+        let reason = reason_phrase(head);
         let mut to =
-            HeadWriter::response_with(rules.is_http_1_1, head.status.as_u16(), reason, out);
+            HeadWriter::begin_response_with(rules.is_http_1_1, head.status.as_u16(), reason, out);
         let mut writer = FieldWriter::new(head.extensions.get::<FieldNames>());
         for (name, value) in &head.headers {
             let is_dropped = match *name {
@@ -76,20 +76,20 @@ impl ResponseWriter {
                 _ => false,
             };
             if !is_dropped {
-                writer.write(name, value, &mut to);
+                writer.write_field(name, value, &mut to);
             }
         }
         if let Some(length) = announced_length(head, hint, framing, rules) {
-            to.display(CONTENT_LENGTH, length);
+            to.display_field(CONTENT_LENGTH, length);
         }
         if framing == WriterFraming::Chunked {
             to.field(TRANSFER_ENCODING, "chunked");
         }
         if !head.headers.contains_key(DATE) {
-            to.display(DATE, now());
+            to.display_field(DATE, current_date());
         }
         if let Some(notice) = head.extensions.get::<NodeNotice>() {
-            to.field(CONNECTION, notice.option());
+            to.field(CONNECTION, notice.connection_option());
         }
         match (closes, rules.is_http_1_1) {
             (true, true) if !switches => {
@@ -112,7 +112,7 @@ impl ResponseWriter {
     }
 
     /// Writes what stands before a piece of the body; gives what stands behind it.
-    pub fn before(
+    pub fn frame_piece(
         &mut self,
         piece: &Bytes,
         out: &mut Vec<u8>,
@@ -131,7 +131,11 @@ impl ResponseWriter {
     }
 
     /// Writes what stands behind the body.
-    pub fn end(&self, trailers: &HeaderMap, out: &mut Vec<u8>) -> Result<(), WrongResponseLength> {
+    pub fn finish_body(
+        &self,
+        trailers: &HeaderMap,
+        out: &mut Vec<u8>,
+    ) -> Result<(), WrongResponseLength> {
         match self.framing {
             WriterFraming::Length(1..) => return Err(WrongResponseLength),
             WriterFraming::Chunked => write_announced(&self.announced, trailers, out),
@@ -141,7 +145,7 @@ impl ResponseWriter {
     }
 }
 
-fn framing(head: &response::Parts, hint: &SizeHint, rules: ResponseRules) -> WriterFraming {
+fn choose_framing(head: &response::Parts, hint: &SizeHint, rules: ResponseRules) -> WriterFraming {
     if rules.to_head || matches!(head.status.as_u16(), 100..200 | 204 | 304) {
         return WriterFraming::Nothing;
     }
@@ -182,11 +186,11 @@ fn announced_length(
 }
 
 /// The moment at which a response is written, as `Date` has it.
-pub fn now() -> impl Display {
+pub fn current_date() -> impl Display {
     HttpDate::from(SystemTime::now())
 }
 
-fn reason(head: &response::Parts) -> &[u8] {
+fn reason_phrase(head: &response::Parts) -> &[u8] {
     match head.extensions.get::<ReasonPhrase>() {
         Some(ReasonPhrase(reason)) => reason,
         None => head.status.canonical_reason().unwrap_or_default().as_bytes(),
@@ -275,9 +279,9 @@ mod tests {
         let mut out = Vec::new();
         let mut writer = ResponseWriter::begin(&parts, &SizeHint::with_exact(3), RULES, &mut out);
 
-        assert_eq!(writer.before(&Bytes::from_static(b"ab"), &mut out), Ok(&b""[..]));
-        assert_eq!(writer.end(&HeaderMap::new(), &mut out), Err(WrongResponseLength));
-        let more = writer.before(&Bytes::from_static(b"cd"), &mut out);
+        assert_eq!(writer.frame_piece(&Bytes::from_static(b"ab"), &mut out), Ok(&b""[..]));
+        assert_eq!(writer.finish_body(&HeaderMap::new(), &mut out), Err(WrongResponseLength));
+        let more = writer.frame_piece(&Bytes::from_static(b"cd"), &mut out);
         assert_eq!(more, Err(WrongResponseLength));
     }
 }

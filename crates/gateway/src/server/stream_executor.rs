@@ -21,8 +21,8 @@ where
             tokio::spawn(request);
             return;
         };
-        let stream_timer = stream_timers.begin();
-        let request = stream_timer.clone().scope(request);
+        let stream_timer = stream_timers.start_timer();
+        let request = stream_timer.clone().scope_request(request);
         tokio::spawn(async move {
             // Whoever lets go of a stream in the middle resets it.
             let mut request = pin!(request);

@@ -41,7 +41,7 @@ const COPY_BUFFER_BYTES: usize = 64 << 10;
 const OPENING_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Carries the bytes of a visitor; each direction ends on its own.
-pub async fn carry(
+pub async fn carry_connection(
     gateway: Arc<GatewayState>,
     slot: Arc<ArcSwap<VirtualHost>>,
     connection: AcceptedConnection,
@@ -54,7 +54,7 @@ pub async fn carry(
         return;
     }
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
-    pass(&gateway, &slot, AcceptedSocket::Plain(stream), &visitor, shutdown).await;
+    serve_bytes(&gateway, &slot, AcceptedSocket::Plain(stream), &visitor, shutdown).await;
 }
 
 /// Carries what a visitor says over TLS that ends here.
@@ -69,9 +69,9 @@ pub async fn carry_unwrapped(
     if !accept::await_first_byte(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let accepting = unwrapped(&gateway, stream, (peer, local), config);
+    let accepting = terminate_tls(&gateway, stream, (peer, local), config);
     let Some((socket, visitor)) = accepting.await else { return };
-    pass(&gateway, &slot, socket, &visitor, shutdown).await;
+    serve_bytes(&gateway, &slot, socket, &visitor, shutdown).await;
 }
 
 /// Carries what a visitor says to a TLS edge, whose TLS ends here or goes on as it is.
@@ -85,7 +85,7 @@ pub async fn carry_by_name(
     let tls_policy = slot.load_full().tls_policy.clone();
     let entered = match &tls_policy {
         Some(tls_policy) => {
-            unwrapped(&gateway, stream, (peer, local), tls_policy.config.clone()).await
+            terminate_tls(&gateway, stream, (peer, local), tls_policy.config.clone()).await
         }
         None => {
             // All that the service knows of TLS that it does not end.
@@ -98,18 +98,18 @@ pub async fn carry_by_name(
     // Whoever has shaken hands by terms that are no longer those of the edge has to do it again.
     let current = slot.load_full().tls_policy.clone();
     if current.as_ref().map(Arc::as_ptr) == tls_policy.as_ref().map(Arc::as_ptr) {
-        pass(&gateway, &slot, socket, &visitor, shutdown).await;
+        serve_bytes(&gateway, &slot, socket, &visitor, shutdown).await;
     }
 }
 
 /// Agrees on TLS with a visitor; none where there is no agreement.
-async fn unwrapped(
+async fn terminate_tls(
     gateway: &GatewayState,
     stream: TcpStream,
     (peer, local): (SocketAddr, SocketAddr),
     config: Arc<ServerConfig>,
 ) -> Option<(AcceptedSocket, Visitor)> {
-    let stream = tls::accept(stream, config, gateway.timeouts().handshake).await;
+    let stream = tls::accept_tls(stream, config, gateway.timeouts().handshake).await;
     let Some(stream) = or_debug!(stream, "a TLS handshake of a visitor failed") else {
         gateway.services.count_rejection(RequestPhase::Accept);
         return None;
@@ -119,38 +119,38 @@ async fn unwrapped(
     Some((AcceptedSocket::Tls(Box::new(stream)), visitor))
 }
 
-pub async fn pass(
+pub async fn serve_bytes(
     gateway: &GatewayState,
     slot: &ArcSwap<VirtualHost>,
     socket: AcceptedSocket,
     visitor: &Visitor,
     mut shutdown: ShutdownSignal,
 ) {
-    let mut trace = gateway.events.trace();
-    if !gateway.restrictions.admits(Ingress::Endpoints, visitor.peer.ip()) {
-        trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
-        return trace.publish::<()>(&gateway.events, visitor, None);
+    let mut trace = gateway.events.trace_request();
+    if !gateway.restrictions.allows_address(Ingress::Endpoints, visitor.peer.ip()) {
+        trace.update_record(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+        return trace.publish_outcome::<()>(&gateway.events, visitor, None);
     }
     // What a change of the configuration replaces is not kept for as long as the connection lives.
-    let Some(route) = slot.load_full().route("").cloned() else { return };
+    let Some(route) = slot.load_full().route_for_path("").cloned() else { return };
     if route.leads_to_node() {
         // That node tells of it.
         trace.discard();
     }
-    trace.note(|it| {
+    trace.update_record(|it| {
         it.edge_id = Some(route.edge_id.clone());
         it.route_id = Some(route.id.clone());
         let name = visitor.tls.as_ref().map(|tls| &tls.sni).filter(|name| !name.is_empty());
         it.host = name.cloned();
     });
     if let Some(metrics) = &route.metrics {
-        metrics.connected(visitor.proto);
+        metrics.count_connection(visitor.proto);
     }
     let mut socket = MeteredSocket::new(socket, gateway.bytes_of(visitor.proto));
     let mut passed = Vec::new();
     let left = socket.is_reset();
     let entering = async {
-        let mut entering = pin!(enter(gateway, route, visitor, &mut trace, &mut passed));
+        let mut entering = pin!(admit_connection(gateway, route, visitor, &mut trace, &mut passed));
         tokio::select! {
             target = &mut entering => target,
             // The target of a connection that is being opened gets the reset as well.
@@ -168,12 +168,17 @@ pub async fn pass(
         or_debug!(carried, "a connection broke");
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
-                execution.leave(&gateway.services, rules, socket.carried(), &mut trace);
+                execution.run_close_rules(
+                    &gateway.services,
+                    rules,
+                    socket.carried_bytes(),
+                    &mut trace,
+                );
             }
         }
     }
-    trace.note(|it| it.carried = Some(socket.carried()));
-    trace.publish::<()>(&gateway.events, visitor, None);
+    trace.update_record(|it| it.carried = Some(socket.carried_bytes()));
+    trace.publish_outcome::<()>(&gateway.events, visitor, None);
 }
 
 /// Lets a connection in, and opens one to whoever takes it; `passed` are the routes on the way that
@@ -181,7 +186,7 @@ pub async fn pass(
 ///
 /// # Errors
 /// If the connection is not let in, or if no backend takes it. The second error has the reason of the last backend.
-async fn enter(
+async fn admit_connection(
     gateway: &GatewayState,
     mut route: Arc<Route>,
     visitor: &Visitor,
@@ -192,32 +197,36 @@ async fn enter(
     let route_ref = route.route_ref();
     let mut address = None;
     loop {
-        if route.modules.as_ref().is_some_and(|modules| !modules.admit(visitor)) {
-            trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+        if route.modules.as_ref().is_some_and(|modules| !modules.admits_visitor(visitor)) {
+            trace.update_record(|it| it.module = Some(ModuleKind::IpRestriction.name()));
             return Err(None);
         }
         let Some(rules) = rules_of(&route) else {
-            return route.dial(targets, visitor, dial_timeout, &route_ref, trace).await;
+            return route.dial_backend(targets, visitor, dial_timeout, &route_ref, trace).await;
         };
-        let mut execution = watch(gateway, &route, visitor, address.as_ref());
+        let mut execution = connection_execution(gateway, &route, visitor, address.as_ref());
         let hops = passed.len();
         let find = |url: String| async move {
             if hops >= MAX_INTERNAL_HOPS {
                 return Err(error_response::TOO_MANY_HOPS);
             }
-            internal::stream(&gateway.table, &url).await.ok_or(error_response::NO_ENDPOINT)
+            internal::find_stream(&gateway.table, &url).await.ok_or(error_response::NO_ENDPOINT)
         };
-        let next =
-            execution.enter(&gateway.services, rules, trace, find).await.map_err(|_| None)?;
+        let next = execution
+            .run_connect_rules(&gateway.services, rules, trace, find)
+            .await
+            .map_err(|_| None)?;
         passed.push((route.clone(), execution));
         match next {
             Some((inside, its_address)) => (route, address) = (inside, Some(its_address)),
-            None => return route.dial(targets, visitor, dial_timeout, &route_ref, trace).await,
+            None => {
+                return route.dial_backend(targets, visitor, dial_timeout, &route_ref, trace).await;
+            }
         }
     }
 }
 
-fn watch(
+fn connection_execution(
     gateway: &GatewayState,
     route: &Route,
     visitor: &Visitor,

@@ -86,7 +86,7 @@ struct LocalCertificate {
 
 impl LocalCertificate {
     /// What the certificate is to be for.
-    fn names(&self) -> BTreeSet<String> {
+    fn certificate_names(&self) -> BTreeSet<String> {
         let mut names = self.hosts.clone();
         names.extend(LOCAL_NAMES.map(str::to_owned));
         if self.everywhere {
@@ -117,8 +117,8 @@ impl LocalAuthority {
     /// # Errors
     /// When its files cannot be read or written, or hold something else.
     pub fn open(database: Option<&Path>) -> Result<Arc<Self>, CertificateError> {
-        let Some(database) = database else { return Self::of(AuthorityKey::new()?) };
-        let files = AuthorityFiles::of(database);
+        let Some(database) = database else { return Self::from_key(AuthorityKey::new()?) };
+        let files = AuthorityFiles::for_database(database);
         Self::with_key(files.find_or_make()?, Some(files.certificate))
     }
 
@@ -126,7 +126,7 @@ impl LocalAuthority {
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub fn of(key: AuthorityKey) -> Result<Arc<Self>, CertificateError> {
+    pub fn from_key(key: AuthorityKey) -> Result<Arc<Self>, CertificateError> {
         Self::with_key(key, None)
     }
 
@@ -170,10 +170,10 @@ impl LocalAuthority {
     ///
     /// # Errors
     /// When a file cannot be read, or the two do not belong together; the old one stays then.
-    pub fn provide(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
-        let certified = certified(chain, key)?;
+    pub fn provide_certificate(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
+        let certified = read_certified_key(chain, key)?;
         let leaf = certified.end_entity_cert()?.clone().into_owned();
-        let ends = CertificateFields::read(&leaf).map(|fields| fields.not_after);
+        let ends = CertificateFields::from_der(&leaf).map(|fields| fields.not_after);
         let provided = ProvidedCertificate { certified, leaf, ends };
         *self.provided.write().unwrap_or_else(PoisonError::into_inner) = Some(provided);
         Ok(())
@@ -186,7 +186,7 @@ impl LocalAuthority {
     }
 
     /// The certificates that belong to single names.
-    pub fn named(&self) -> &NamedCertificates {
+    pub fn named_certificates(&self) -> &NamedCertificates {
         &self.named
     }
 
@@ -194,8 +194,10 @@ impl LocalAuthority {
     pub fn has_other(&self, name: &str) -> bool {
         let is_valid = |certified: &Arc<CertifiedKey>| {
             let leaf = certified.end_entity_cert().ok();
-            let fields = leaf.and_then(|leaf| CertificateFields::read(leaf));
-            fields.is_some_and(|fields| fields.not_after.0 > Timestamp::at(SystemTime::now()).0)
+            let fields = leaf.and_then(|leaf| CertificateFields::from_der(leaf));
+            fields.is_some_and(|fields| {
+                fields.not_after.0 > Timestamp::from_system_time(SystemTime::now()).0
+            })
         };
         self.named.uploaded.find(name).is_some()
             || self.provided_for(name).is_some_and(|it| is_valid(&it))
@@ -207,14 +209,14 @@ impl LocalAuthority {
     }
 
     /// Shows the given certificate no longer.
-    pub fn withdraw(&self) {
+    pub fn withdraw_certificate(&self) {
         *self.provided.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Vouches for an address that is listened on; for any address of this machine where that is said
     /// to be all of them.
     pub fn add_address(&self, address: IpAddr) {
-        let mut local = self.local();
+        let mut local = self.lock_local();
         match address.is_unspecified() {
             true => local.everywhere = true,
             false => drop(local.hosts.insert(address.to_canonical().to_string())),
@@ -227,7 +229,7 @@ impl LocalAuthority {
         if let Ok(address) = host.parse() {
             return self.add_address(address);
         }
-        let mut local = self.local();
+        let mut local = self.lock_local();
         // No certificate can be for what is no name.
         if ServerName::try_from(host).is_ok() {
             local.hosts.insert(host.to_ascii_lowercase());
@@ -243,11 +245,11 @@ impl LocalAuthority {
         self: &Arc<Self>,
         protocols: &[&str],
     ) -> Result<Arc<ServerConfig>, CertificateError> {
-        self.config(protocols, TlsParams::default())
+        self.config_with_params(protocols, TlsParams::default())
     }
 
     /// The same for a listener that does not take TLS from just anybody.
-    pub fn config(
+    pub fn config_with_params(
         self: &Arc<Self>,
         protocols: &[&str],
         tls_params: TlsParams,
@@ -259,7 +261,10 @@ impl LocalAuthority {
     }
 
     /// The certificate for a name, or for this machine where a visitor names none.
-    fn certificate(&self, name: Option<&str>) -> Result<Arc<CertifiedKey>, CertificateError> {
+    fn select_certificate(
+        &self,
+        name: Option<&str>,
+    ) -> Result<Arc<CertifiedKey>, CertificateError> {
         let Some(name) = name else { return self.local_certificate() };
         let chosen = || self.named.uploaded.find(name);
         let chosen = chosen().or_else(|| self.provided_for(name));
@@ -276,20 +281,20 @@ impl LocalAuthority {
         if issued.len() >= MAX_CACHED_CERTIFICATES {
             issued.clear();
         }
-        let made = issue(&self.issuer, &self.key, &[name.to_owned()])?;
+        let made = issue_certificate(&self.issuer, &self.key, &[name.to_owned()])?;
         issued.insert(name.to_owned(), made.clone());
         Ok(made.certified)
     }
 
     fn local_certificate(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
-        let mut local = self.local();
+        let mut local = self.lock_local();
         let is_known = local.is_known();
         if let Some((_, issued)) =
             local.issued.as_ref().filter(|(_, issued)| is_known && !issued.is_old())
         {
             return Ok(issued.certified.clone());
         }
-        let names = local.names();
+        let names = local.certificate_names();
         local.checked_at = Some(Instant::now());
         if let Some((known, issued)) = &local.issued
             && *known == names
@@ -297,12 +302,13 @@ impl LocalAuthority {
         {
             return Ok(issued.certified.clone());
         }
-        let made = issue(&self.issuer, &self.key, &names.iter().cloned().collect::<Vec<_>>())?;
+        let made =
+            issue_certificate(&self.issuer, &self.key, &names.iter().cloned().collect::<Vec<_>>())?;
         local.issued = Some((names, made.clone()));
         Ok(made.certified)
     }
 
-    fn local(&self) -> MutexGuard<'_, LocalCertificate> {
+    fn lock_local(&self) -> MutexGuard<'_, LocalCertificate> {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -334,29 +340,29 @@ impl fmt::Debug for CertificateResolver {
 impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // Without a certificate the handshake fails, which is all that can be said to a visitor.
-        self.0.certificate(hello.server_name()).ok()
+        self.0.select_certificate(hello.server_name()).ok()
     }
 }
 
 /// Makes sure that a certificate and its key, both PEM files, can be shown.
 ///
 /// # Errors
-/// As those of [`LocalAuthority::provide`].
+/// As those of [`LocalAuthority::provide_certificate`].
 pub fn check_certificate(chain: &Path, key: &Path) -> Result<(), CertificateError> {
-    certified(chain, key).map(drop)
+    read_certified_key(chain, key).map(drop)
 }
 
-fn certified(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, CertificateError> {
+fn read_certified_key(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, CertificateError> {
     let content =
         |path: &Path, problem: String| CertificateError::Content { path: path.to_owned(), problem };
-    let read = certificate::certified(&read_file(chain)?, &read_key_file(key)?);
+    let read = certificate::parse_certified_key(&read_file(chain)?, &read_key_file(key)?);
     read.map_err(|unusable| match unusable {
         Unusable::Certificate(problem) => content(chain, problem),
         Unusable::Key(problem) => content(key, problem),
     })
 }
 
-fn issue(
+fn issue_certificate(
     issuer: &Issuer<'static, KeyPair>,
     key: &KeyPair,
     names: &[String],

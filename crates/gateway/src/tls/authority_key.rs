@@ -36,7 +36,7 @@ impl AuthorityKey {
     /// # Errors
     /// When one of them cannot be read, or they do not belong together.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, Unusable> {
-        certificate::certified(certificate.as_bytes(), key.as_bytes())?;
+        certificate::parse_certified_key(certificate.as_bytes(), key.as_bytes())?;
         let signing = KeyPair::from_pem(key).map_err(|error| Unusable::Key(error.to_string()))?;
         Ok(Self { pem: certificate.to_owned(), key: signing })
     }
@@ -79,10 +79,10 @@ pub struct AuthorityFiles {
 
 impl AuthorityFiles {
     /// Those of the database in a file; they need not be there.
-    pub fn of(database: &Path) -> Self {
+    pub fn for_database(database: &Path) -> Self {
         Self {
-            certificate: files::beside(database, "-ca.pem"),
-            private: files::beside(database, "-ca.key"),
+            certificate: files::with_suffix(database, "-ca.pem"),
+            private: files::with_suffix(database, "-ca.key"),
         }
     }
 
@@ -91,26 +91,26 @@ impl AuthorityFiles {
     /// # Errors
     /// When there is one file without the other, for whoever trusts the old authority would not trust a
     /// new one; or they cannot be read, or hold something else.
-    pub fn find(&self) -> Result<Option<AuthorityKey>, CertificateError> {
+    pub fn find_authority(&self) -> Result<Option<AuthorityKey>, CertificateError> {
         let Self { certificate, private } = self;
         if is_there(private)? && !is_there(certificate)? {
-            finish(certificate, private)?;
+            complete_rename(certificate, private)?;
         }
         match (is_there(certificate)?, is_there(private)?) {
-            (true, true) => read(certificate, private).map(Some),
+            (true, true) => read_authority(certificate, private).map(Some),
             (false, false) => Ok(None),
-            (true, false) => Err(alone(private, certificate)),
-            (false, true) => Err(alone(certificate, private)),
+            (true, false) => Err(missing_file_error(private, certificate)),
+            (false, true) => Err(missing_file_error(certificate, private)),
         }
     }
 
     /// The authority, which is made when there is none.
     pub(super) fn find_or_make(&self) -> Result<AuthorityKey, CertificateError> {
-        if let Some(found) = self.find()? {
+        if let Some(found) = self.find_authority()? {
             return Ok(found);
         }
         let made = AuthorityKey::new()?;
-        self.write(&made)?;
+        self.write_authority(&made)?;
         Ok(made)
     }
 
@@ -118,11 +118,11 @@ impl AuthorityFiles {
     ///
     /// # Errors
     /// When there are files of another one, or they cannot be written.
-    pub fn keep(&self, authority: &AuthorityKey) -> Result<bool, CertificateError> {
-        match self.find()? {
-            None => self.write(authority).map(|()| true),
+    pub fn store_authority(&self, authority: &AuthorityKey) -> Result<bool, CertificateError> {
+        match self.find_authority()? {
+            None => self.write_authority(authority).map(|()| true),
             Some(found) if found.key_pem() == authority.key_pem() => Ok(false),
-            Some(_) => Err(content(
+            Some(_) => Err(content_error(
                 &self.certificate,
                 "is of another authority; move it and its key away".to_owned(),
             )),
@@ -138,33 +138,39 @@ impl AuthorityFiles {
         std::fs::remove_file(&self.private)
     }
 
-    fn write(&self, authority: &AuthorityKey) -> Result<(), CertificateError> {
-        write(&self.certificate, authority.pem(), &self.private, &authority.key_pem())
+    fn write_authority(&self, authority: &AuthorityKey) -> Result<(), CertificateError> {
+        write_files(&self.certificate, authority.pem(), &self.private, &authority.key_pem())
     }
 }
 
-fn read(certificate: &Path, private: &Path) -> Result<AuthorityKey, CertificateError> {
+fn read_authority(certificate: &Path, private: &Path) -> Result<AuthorityKey, CertificateError> {
     let text = |path: &Path, bytes: std::io::Result<Vec<u8>>| {
         let failed = |source| CertificateError::File { path: path.to_owned(), source };
         String::from_utf8(bytes.map_err(failed)?)
-            .map_err(|problem| content(path, problem.to_string()))
+            .map_err(|problem| content_error(path, problem.to_string()))
     };
     let pem = text(certificate, certificate::read_file(certificate))?;
     let key = text(private, certificate::read_key_file(private))?;
     AuthorityKey::from_pem(&pem, &key).map_err(|unusable| match unusable {
-        Unusable::Certificate(problem) => content(certificate, problem),
-        Unusable::Key(problem) => {
-            content(private, format!("{problem} (the certificate is {})", certificate.display()))
-        }
+        Unusable::Certificate(problem) => content_error(certificate, problem),
+        Unusable::Key(problem) => content_error(
+            private,
+            format!("{problem} (the certificate is {})", certificate.display()),
+        ),
     })
 }
 
-/// Writes both files; a process that is killed in between leaves what [`finish`] completes.
-fn write(certificate: &Path, pem: &str, private: &Path, key: &str) -> Result<(), CertificateError> {
+/// Writes both files; a process that is killed in between leaves what [`complete_rename`] completes.
+fn write_files(
+    certificate: &Path,
+    pem: &str,
+    private: &Path,
+    key: &str,
+) -> Result<(), CertificateError> {
     let failed = |source| CertificateError::File { path: private.to_owned(), source };
-    let staged_pem = files::stage(certificate, pem.as_bytes(), files::PUBLIC_MODE);
+    let staged_pem = files::stage_file(certificate, pem.as_bytes(), files::PUBLIC_MODE);
     let staged_pem = staged_pem.map_err(failed)?;
-    let staged_key = files::stage(private, key.as_bytes(), files::SECRET_MODE);
+    let staged_key = files::stage_file(private, key.as_bytes(), files::SECRET_MODE);
     let staged_key = staged_key.map_err(failed)?;
     files::sync_folder(private).map_err(failed)?;
     // The key first: an authority that is published without its key could never issue.
@@ -174,9 +180,9 @@ fn write(certificate: &Path, pem: &str, private: &Path, key: &str) -> Result<(),
 }
 
 /// Gives a certificate its name where a process was killed after its key had got one.
-fn finish(certificate: &Path, private: &Path) -> Result<(), CertificateError> {
-    let staged = files::staged(certificate);
-    if is_there(&staged)? && read(&staged, private).is_ok() {
+fn complete_rename(certificate: &Path, private: &Path) -> Result<(), CertificateError> {
+    let staged = files::staged_path(certificate);
+    if is_there(&staged)? && read_authority(&staged, private).is_ok() {
         let failed = |source| CertificateError::File { path: certificate.to_owned(), source };
         std::fs::rename(&staged, certificate).map_err(failed)?;
         files::sync_folder(certificate).map_err(failed)?;
@@ -188,14 +194,14 @@ fn is_there(path: &Path) -> Result<bool, CertificateError> {
     path.try_exists().map_err(|source| CertificateError::File { path: path.to_owned(), source })
 }
 
-fn alone(missing: &Path, other: &Path) -> CertificateError {
+fn missing_file_error(missing: &Path, other: &Path) -> CertificateError {
     let other = other.display();
     let problem = format!(
         "is missing, but {other} is there; put it back, or move the other away for a new authority"
     );
-    content(missing, problem)
+    content_error(missing, problem)
 }
 
-fn content(path: &Path, problem: String) -> CertificateError {
+fn content_error(path: &Path, problem: String) -> CertificateError {
     CertificateError::Content { path: path.to_owned(), problem }
 }

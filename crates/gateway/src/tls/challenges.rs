@@ -10,7 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::ClientHello;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use ginnel_net::tls::{any_client, provider, server_config};
+use ginnel_net::tls::{any_client, crypto_provider, server_config};
 
 use crate::tls::certificate_error::CertificateError;
 
@@ -38,13 +38,13 @@ struct OpenChallenges {
 
 impl Challenges {
     /// What is answered at a path; none where it is no open challenge.
-    pub fn http(&self, path: &str) -> Option<Arc<str>> {
+    pub fn http_answer(&self, path: &str) -> Option<Arc<str>> {
         let token = path.strip_prefix(HTTP_FOLDER)?;
         self.open.load().http.get(token).cloned()
     }
 
     /// How TLS is spoken with an authority; none where somebody else asks.
-    pub fn tls(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+    pub fn tls_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         let open = self.open.load();
         if open.tls.is_empty() || !hello.alpn()?.eq([ACME_TLS.as_bytes()]) {
             return None;
@@ -52,7 +52,7 @@ impl Challenges {
         open.tls.get(&hello.server_name()?.to_ascii_lowercase()).cloned()
     }
 
-    fn change(&self, change: impl FnOnce(&mut OpenChallenges)) {
+    fn update_open(&self, change: impl FnOnce(&mut OpenChallenges)) {
         let _changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open = OpenChallenges::clone(&self.open.load());
         change(&mut open);
@@ -73,8 +73,8 @@ enum ChallengeKey {
 
 impl OpenChallenge {
     /// Answers requests for a token.
-    pub fn http(challenges: &Arc<Challenges>, token: &str, answer: &str) -> Self {
-        challenges.change(|open| drop(open.http.insert(token.to_owned(), answer.into())));
+    pub fn open_http(challenges: &Arc<Challenges>, token: &str, answer: &str) -> Self {
+        challenges.update_open(|open| drop(open.http.insert(token.to_owned(), answer.into())));
         Self { challenges: challenges.clone(), key: ChallengeKey::Token(token.to_owned()) }
     }
 
@@ -82,20 +82,20 @@ impl OpenChallenge {
     ///
     /// # Errors
     /// When the certificate cannot be made.
-    pub fn tls(
+    pub fn open_tls(
         challenges: &Arc<Challenges>,
         name: &str,
         digest: &[u8],
     ) -> Result<Self, CertificateError> {
         let config = challenge_config(name, digest)?;
-        challenges.change(|open| drop(open.tls.insert(name.to_owned(), config)));
+        challenges.update_open(|open| drop(open.tls.insert(name.to_owned(), config)));
         Ok(Self { challenges: challenges.clone(), key: ChallengeKey::Name(name.to_owned()) })
     }
 }
 
 impl Drop for OpenChallenge {
     fn drop(&mut self) {
-        self.challenges.change(|open| match &self.key {
+        self.challenges.update_open(|open| match &self.key {
             ChallengeKey::Token(token) => drop(open.http.remove(token)),
             ChallengeKey::Name(name) => drop(open.tls.remove(name)),
         });
@@ -112,7 +112,7 @@ fn challenge_config(name: &str, digest: &[u8]) -> Result<Arc<ServerConfig>, Cert
     let certificate = params.self_signed(&key)?;
     let private = PrivateKeyDer::try_from(key.serialize_der())
         .map_err(|problem| rustls::Error::General(problem.to_owned()))?;
-    let signing = provider().key_provider.load_private_key(private)?;
+    let signing = crypto_provider().key_provider.load_private_key(private)?;
     let certified = CertifiedKey::new(vec![certificate.der().clone()], signing);
     let resolver = Arc::new(SingleCertAndKey::from(Arc::new(certified)));
     let mut config = server_config(rustls::DEFAULT_VERSIONS, any_client(), resolver)?;

@@ -10,7 +10,7 @@ use rcgen::{
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
 
-use ginnel_net::tls::provider;
+use ginnel_net::tls::crypto_provider;
 
 use crate::tls::certificate_error::CertificateError;
 
@@ -44,6 +44,6 @@ pub(super) fn certified_key(
 ) -> Result<Arc<CertifiedKey>, CertificateError> {
     let private = PrivateKeyDer::try_from(key.serialize_der())
         .map_err(|problem| rustls::Error::General(problem.to_owned()))?;
-    let signing = provider().key_provider.load_private_key(private)?;
+    let signing = crypto_provider().key_provider.load_private_key(private)?;
     Ok(Arc::new(CertifiedKey::new(vec![leaf.der().clone()], signing)))
 }

@@ -34,7 +34,7 @@ impl LocalAuthority {
     /// When the name cannot be in a certificate.
     pub fn node_tls(&self, name: &str, protocols: &[&str]) -> Result<NodeTls, CertificateError> {
         let identity = self.node_certificate(name)?;
-        let roots = self.roots()?;
+        let roots = self.root_store()?;
         let protocols: Vec<_> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let mut client = tls::client_config_as(roots, identity.clone())?;
         client.alpn_protocols.clone_from(&protocols);
@@ -54,7 +54,7 @@ impl LocalAuthority {
     }
 
     /// The authority alone.
-    fn roots(&self) -> Result<RootCertStore, CertificateError> {
-        Ok(tls::roots(self.pem().as_bytes()).map_err(rustls::Error::General)?)
+    fn root_store(&self) -> Result<RootCertStore, CertificateError> {
+        Ok(tls::parse_roots(self.pem().as_bytes()).map_err(rustls::Error::General)?)
     }
 }

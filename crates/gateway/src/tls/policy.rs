@@ -48,7 +48,7 @@ impl Default for TlsParams {
 
 impl TlsParams {
     /// With these versions.
-    pub fn of(versions: TlsVersions) -> Self {
+    pub fn from_versions(versions: TlsVersions) -> Self {
         let versions = match versions {
             TlsVersions::All => rustls::DEFAULT_VERSIONS,
             TlsVersions::Only12 => ONLY_12,
@@ -60,7 +60,7 @@ impl TlsParams {
 
 impl TlsPolicy {
     /// The policy of a virtual host that speaks HTTP.
-    pub fn of_http(
+    pub fn for_http(
         authority: &Arc<LocalAuthority>,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
@@ -68,7 +68,7 @@ impl TlsPolicy {
     }
 
     /// The policy of a virtual host for bytes whose TLS ends here.
-    pub fn of_bytes(
+    pub fn for_bytes(
         authority: &Arc<LocalAuthority>,
         termination: &TlsTerminationSpec,
         tls_params: TlsParams,
@@ -77,7 +77,7 @@ impl TlsPolicy {
     }
 
     /// The policy of a virtual host that speaks HTTP and has a certificate of its own.
-    pub fn of_http_with(
+    pub fn for_http_with(
         authority: &Arc<LocalAuthority>,
         termination: &TlsTerminationSpec,
         tls_params: TlsParams,
@@ -94,21 +94,21 @@ impl TlsPolicy {
         let requires_certificate = tls_params.visitors.client_auth_mandatory();
         let certificate = termination.and_then(|termination| termination.certificate.as_ref());
         let config = match certificate {
-            Some((chain, key)) => config_of(chain, &key.0, protocols, tls_params)?,
-            None => authority.config(protocols, tls_params)?,
+            Some((chain, key)) => config_from_pem(chain, &key.0, protocols, tls_params)?,
+            None => authority.config_with_params(protocols, tls_params)?,
         };
         Ok(Arc::new(Self { config, requires_certificate }))
     }
 }
 
 /// How a listener speaks TLS with one certificate; both texts are PEM, the leaf first.
-fn config_of(
+fn config_from_pem(
     chain: &str,
     key: &str,
     protocols: &[&str],
     tls_params: TlsParams,
 ) -> Result<Arc<ServerConfig>, CertificateError> {
-    let certified = certificate::certified(chain.as_bytes(), key.as_bytes());
+    let certified = certificate::parse_certified_key(chain.as_bytes(), key.as_bytes());
     let certified = certified.map_err(|unusable| match unusable {
         Unusable::Certificate(problem) => CertificateError::Unusable { field: "crt", problem },
         Unusable::Key(problem) => CertificateError::Unusable { field: "key", problem },

@@ -13,7 +13,7 @@ pub struct ConnectionBudget {
 /// Connections that wait for the next request.
 pub trait IdleConnections: Send + Sync {
     /// Drops all, so that others can be opened; false when there was none.
-    fn clear(&self) -> bool;
+    fn close_idle(&self) -> bool;
 }
 
 /// A visitor who waits for a connection.
@@ -25,11 +25,11 @@ pub struct WaitingVisitor<'a> {
 
 impl ConnectionBudget {
     /// Notes a visitor who waits, and closes the idle connections of all targets.
-    pub fn wait(&self) -> WaitingVisitor<'_> {
+    pub fn add_waiter(&self) -> WaitingVisitor<'_> {
         // Before the pools are looked at: a connection that is put back later is closed there.
         self.waiting.fetch_add(1, SeqCst);
-        let pools: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        let has_closed_idle = pools.iter().filter(|pool| pool.clear()).count() > 0;
+        let pools: Vec<_> = self.lock_pools().iter().filter_map(Weak::upgrade).collect();
+        let has_closed_idle = pools.iter().filter(|pool| pool.close_idle()).count() > 0;
         WaitingVisitor { budget: self, has_closed_idle }
     }
 
@@ -39,13 +39,13 @@ impl ConnectionBudget {
     }
 
     /// Counts in what idles in another pool.
-    pub fn add(&self, pool: Weak<dyn IdleConnections>) {
-        let mut pools = self.lock();
+    pub fn add_pool(&self, pool: Weak<dyn IdleConnections>) {
+        let mut pools = self.lock_pools();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(pool);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn IdleConnections>>> {
+    fn lock_pools(&self) -> MutexGuard<'_, Vec<Weak<dyn IdleConnections>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -32,26 +32,26 @@ impl UpstreamConnection {
     }
 
     /// A connection that waits in a pool, for requests of whom it named.
-    pub fn take(
+    pub fn take_idle(
         pool: &UpstreamPool,
         protocol: UpstreamProtocol,
         identity: Option<&ConnectionIdentity>,
     ) -> Option<Self> {
         match protocol {
-            UpstreamProtocol::Http1 => pool.http1.take(identity).map(Self::Http1),
-            UpstreamProtocol::Http2 => pool.http2.take(identity).map(Self::Http2),
+            UpstreamProtocol::Http1 => pool.http1.take_matching(identity).map(Self::Http1),
+            UpstreamProtocol::Http2 => pool.http2.take_matching(identity).map(Self::Http2),
         }
     }
 
     /// Sends a request and waits for the head of the answer; its body is only there with HTTP/2, and
     /// follows on the connection with HTTP/1.1.
-    pub async fn exchange(
+    pub async fn send_request(
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Option<Incoming>>, ExchangeError> {
         match self {
-            Self::Http1(link) => Ok(link.exchange(request).await?.map(|()| None)),
-            Self::Http2(link) => Ok(link.exchange(request).await?.map(Some)),
+            Self::Http1(link) => Ok(link.send_request(request).await?.map(|()| None)),
+            Self::Http2(link) => Ok(link.send_request(request).await?.map(Some)),
         }
     }
 }

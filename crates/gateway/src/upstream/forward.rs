@@ -34,7 +34,11 @@ pub struct Upstream {
 
 impl Upstream {
     /// What a connection for this visitor names.
-    pub fn identity(&self, visitor: &Visitor, route_ref: &RouteRef) -> Option<ConnectionIdentity> {
+    pub fn connection_identity(
+        &self,
+        visitor: &Visitor,
+        route_ref: &RouteRef,
+    ) -> Option<ConnectionIdentity> {
         let (address, route_ref) = (visitor.peer.ip(), route_ref.clone());
         let visitor = match self.target.reuse() {
             ConnectionReuse::Nobody | ConnectionReuse::Everybody => return None,
@@ -45,7 +49,7 @@ impl Upstream {
     }
 
     /// Opens a connection, which may take so long once there is room for it.
-    pub async fn dial(
+    pub async fn dial_target(
         &self,
         visitor: &Visitor,
         route_ref: &RouteRef,
@@ -86,8 +90,8 @@ pub async fn send_upstream(
     mut exchange: OutboundRequest,
     runtime: &upgrade::UpgradeContext,
 ) -> ForwardOutcome {
-    let noted = rule_notes::add(&mut exchange.request, upstream.target.rules_header());
-    let mut outcome = attempt(upstream, visitor, route_ref, exchange, runtime).await;
+    let noted = rule_notes::add_notes(&mut exchange.request, upstream.target.rules_header());
+    let mut outcome = attempt_exchange(upstream, visitor, route_ref, exchange, runtime).await;
     if let (Some(name), ForwardOutcome::DialFailed(exchange, _)) = (noted, &mut outcome) {
         // The next target does not know the header.
         exchange.request.headers_mut().remove(name);
@@ -95,7 +99,7 @@ pub async fn send_upstream(
     outcome
 }
 
-async fn attempt(
+async fn attempt_exchange(
     upstream: &Upstream,
     visitor: &Visitor,
     route_ref: &RouteRef,
@@ -105,16 +109,16 @@ async fn attempt(
     // With HTTP/2 the upstream is not heard before it answers.
     let asks_first = upstream.target.protocol() == UpstreamProtocol::Http1;
     if asks_first && head::expects_continue(exchange.request.headers()) {
-        exchange.request = hold(exchange.request);
+        exchange.request = hold_body(exchange.request);
     }
     if upstream.target.reuse() != ConnectionReuse::Nobody {
-        let identity = upstream.identity(visitor, route_ref);
+        let identity = upstream.connection_identity(visitor, route_ref);
         let protocol = upstream.target.protocol();
         while let Some(connection) =
-            UpstreamConnection::take(&upstream.pool, protocol, identity.as_ref())
+            UpstreamConnection::take_idle(&upstream.pool, protocol, identity.as_ref())
         {
-            let again = copy(&exchange.request);
-            match send(connection, upstream, exchange, runtime).await {
+            let again = try_clone_request(&exchange.request);
+            match send_on_connection(connection, upstream, exchange, runtime).await {
                 SendOutcome::Unsent(back) => exchange = back,
                 // The upstream closed an idle connection when the request was on its way.
                 SendOutcome::Silent(on_upgrade) if let Some(request) = again => {
@@ -127,13 +131,14 @@ async fn attempt(
         }
     }
     // An agent closes without a byte where its session ends, too: it may have another.
-    let mut spare = if upstream.target.is_agent() { exchange.spare() } else { None };
+    let mut spare = if upstream.target.is_agent() { exchange.try_clone() } else { None };
     loop {
-        let connection = match dial(upstream, visitor, route_ref, runtime.dial_timeout).await {
-            Ok(connection) => connection,
-            Err(reason) => return ForwardOutcome::DialFailed(Box::new(exchange), reason),
-        };
-        match send(connection, upstream, exchange, runtime).await {
+        let connection =
+            match open_connection(upstream, visitor, route_ref, runtime.dial_timeout).await {
+                Ok(connection) => connection,
+                Err(reason) => return ForwardOutcome::DialFailed(Box::new(exchange), reason),
+            };
+        match send_on_connection(connection, upstream, exchange, runtime).await {
             SendOutcome::Done(outcome) => return outcome,
             SendOutcome::Unsent(back) => {
                 let reason = DialError::Unreachable("the connection closed at once".to_owned());
@@ -156,7 +161,7 @@ enum SendOutcome {
     Silent(Option<VisitorUpgrade>),
 }
 
-async fn send(
+async fn send_on_connection(
     mut connection: UpstreamConnection,
     upstream: &Upstream,
     exchange: OutboundRequest,
@@ -164,7 +169,7 @@ async fn send(
 ) -> SendOutcome {
     let OutboundRequest { request, upgrade } = exchange;
     let failed = |error| SendOutcome::Done(ForwardOutcome::Failed(error));
-    let response = match timeout(runtime.response_timeout, connection.exchange(request)).await {
+    let response = match timeout(runtime.response_timeout, connection.send_request(request)).await {
         Err(_) => return failed(error_response::LATE),
         Ok(Err(ExchangeError::Unsent(request))) => {
             return SendOutcome::Unsent(OutboundRequest { request: *request, upgrade });
@@ -178,14 +183,14 @@ async fn send(
     let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let unreached = upstream.target.is_agent()
         && head.status == StatusCode::BAD_GATEWAY
-        && head::says_unreachable(&head.headers);
+        && head::is_unreachable_response(&head.headers);
     if upstream.target.is_node()
-        && let Some(notice) = NodeNotice::of(&head.headers)
+        && let Some(notice) = NodeNotice::from_headers(&head.headers)
     {
         head.extensions.insert(notice);
     }
     let is_proper = elements_of(&head.headers, UPGRADE).all(is_proper_upgrade);
-    head::inbound(&mut head.headers, switches, upstream.target.is_node());
+    head::prepare_response(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
         let response = Response::from_parts(head, relay_response(body, connection, upstream));
         return SendOutcome::Done(if unreached {
@@ -202,7 +207,7 @@ async fn send(
         return failed(error_response::BROKEN);
     }
     let is_websocket = has_token(&head.headers, UPGRADE, "websocket");
-    runtime.join(visitor, connection, is_websocket);
+    runtime.join_connections(visitor, connection, is_websocket);
     SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, ResponseBody::empty())))
 }
 
@@ -217,7 +222,7 @@ fn relay_response(
         (UpstreamConnection::Http1(connection), _) => {
             let mut body = http1::Http1Body::new(connection, pool);
             match body.take_whole() {
-                Some(whole) => ResponseBody::full(whole),
+                Some(whole) => ResponseBody::from_bytes(whole),
                 None => ResponseBody::of_upstream(body),
             }
         }
@@ -228,22 +233,23 @@ fn relay_response(
     }
 }
 
-async fn dial(
+async fn open_connection(
     upstream: &Upstream,
     visitor: &Visitor,
     route_ref: &RouteRef,
     limit: Duration,
 ) -> Result<UpstreamConnection, DialError> {
-    let io = upstream.dial(visitor, route_ref, limit).await?;
-    let (protocol, identity) = (upstream.target.protocol(), upstream.identity(visitor, route_ref));
+    let io = upstream.dial_target(visitor, route_ref, limit).await?;
+    let (protocol, identity) =
+        (upstream.target.protocol(), upstream.connection_identity(visitor, route_ref));
     let connection = UpstreamConnection::new(io, protocol, identity).await;
     connection.map_err(|problem| DialError::Unreachable(problem.to_string()))
 }
 
 impl OutboundRequest {
     /// A copy of a request that may be sent twice.
-    pub fn spare(&self) -> Option<Self> {
-        let request = copy(&self.request)?;
+    pub fn try_clone(&self) -> Option<Self> {
+        let request = try_clone_request(&self.request)?;
         Some(Self { request, upgrade: self.upgrade.clone() })
     }
 }
@@ -254,7 +260,7 @@ pub fn is_repeatable(request: &Request<RequestBody>) -> bool {
 }
 
 /// A copy of a request that may be sent twice.
-pub fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+pub fn try_clone_request(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     if !is_repeatable(request) {
         return None;
     }
@@ -268,9 +274,9 @@ pub fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
 }
 
 /// Keeps the body back until the upstream asks for it.
-fn hold(request: Request<RequestBody>) -> Request<RequestBody> {
+fn hold_body(request: Request<RequestBody>) -> Request<RequestBody> {
     let word = Arc::new(ContinueSignal::default());
-    let mut request = request.map(|body| body.held(word.clone()));
+    let mut request = request.map(|body| body.hold_for_continue(word.clone()));
     request.extensions_mut().insert(word);
     request
 }
@@ -401,8 +407,10 @@ mod tests {
     #[tokio::test]
     async fn a_kept_connection_that_closes_unanswered_fails_nothing_that_may_be_repeated() {
         let target = Arc::new(AnswersOnce::default());
-        let upstream =
-            Upstream { target: target.clone(), pool: UpstreamPools::new(1).of(target.as_ref()) };
+        let upstream = Upstream {
+            target: target.clone(),
+            pool: UpstreamPools::new(1).pool_for_target(target.as_ref()),
+        };
 
         for dials in [1, 2, 3] {
             let response = match forwarded(&upstream, Method::GET).await {
@@ -420,8 +428,10 @@ mod tests {
     /// What becomes of a request at such an agent, and how often it was sent.
     async fn sent(method: Method, lost: usize) -> (&'static str, usize) {
         let target = Arc::new(LosesSessions { lost, dials: AtomicUsize::new(0) });
-        let upstream =
-            Upstream { target: target.clone(), pool: UpstreamPools::new(1).of(target.as_ref()) };
+        let upstream = Upstream {
+            target: target.clone(),
+            pool: UpstreamPools::new(1).pool_for_target(target.as_ref()),
+        };
         let outcome = match forwarded(&upstream, method).await {
             ForwardOutcome::Answered(_) => "answered",
             ForwardOutcome::Unreachable(None) => "unreachable",
@@ -444,9 +454,9 @@ mod tests {
             [visitor("192.0.2.1:1001", "192.0.2.9:80"), visitor("192.0.2.1:1000", "192.0.2.8:80")];
         let is_shared = |reuse| {
             let target = Arc::new(Reused(reuse));
-            let pool = UpstreamPools::new(1).of(target.as_ref());
+            let pool = UpstreamPools::new(1).pool_for_target(target.as_ref());
             let upstream = Upstream { target, pool };
-            let identity = |visitor| upstream.identity(visitor, &RouteRef::none());
+            let identity = |visitor| upstream.connection_identity(visitor, &RouteRef::none());
             others.each_ref().map(|other| identity(&one) == identity(other))
         };
 

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::{IdleState, idle_state};
 use ginnel_http1::{
-    self as http1, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, target_of,
+    self as http1, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, request_target,
     write_chunk,
 };
 
@@ -29,7 +29,7 @@ use crate::Io;
 use crate::message::body::BodyError;
 use crate::message::body_decoder::Http1BodyReader;
 use crate::message::field_names::{
-    FieldNames, FieldWriter, ReasonPhrase, headers, write_announced,
+    FieldNames, FieldWriter, ReasonPhrase, headers_with_names, write_announced,
 };
 use crate::message::request_body::{ContinueSignal, RequestBody};
 use crate::message::response_body::UpstreamBody;
@@ -115,7 +115,7 @@ impl Http1Connection {
     }
 
     /// Marks the beginning of an idle time.
-    pub fn rest(&mut self) {
+    pub fn mark_idle(&mut self) {
         self.upload = None;
         self.idle_since = Some(Instant::now());
         if self.buffer.capacity() > MIN_READ_BYTES {
@@ -124,13 +124,13 @@ impl Http1Connection {
     }
 
     /// Sends a request and waits for the head of the answer, whose body follows on the connection.
-    pub async fn exchange(
+    pub async fn send_request(
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<()>, ExchangeError> {
         let to_head = request.method() == Method::HEAD;
         let signal = request.extensions().get::<Arc<ContinueSignal>>().cloned();
-        let upload = self.upload.insert(Box::new(RequestUpload::begin(request)));
+        let upload = self.upload.insert(Box::new(RequestUpload::from_request(request)));
         let first = poll_fn(|cx| upload.poll_first(cx, &mut self.io)).await;
         if let Err(error) = first {
             let request = self.upload.take().and_then(|upload| upload.into_request());
@@ -151,7 +151,7 @@ impl Http1Connection {
         let (mut searched, mut provisional) = (0, 0);
         loop {
             if !self.buffer.is_empty() && may_end_head(&self.buffer, searched) {
-                let read = http1::read_response(&self.buffer, to_head, response);
+                let read = http1::read_response(&self.buffer, to_head, response_from_head);
                 if let Some(start) = read.map_err(|_| ExchangeError::Broken)? {
                     let start = start.ok_or(ExchangeError::Broken)?;
                     self.buffer.advance(start.length);
@@ -160,7 +160,7 @@ impl Http1Connection {
                         return self.begin_answer(start);
                     }
                     if let Some(signal) = signal.filter(|_| status == StatusCode::CONTINUE) {
-                        signal.given();
+                        signal.allow_body();
                     }
                     provisional += 1;
                     if provisional > MAX_PROVISIONAL_RESPONSES {
@@ -181,7 +181,7 @@ impl Http1Connection {
 
     fn begin_answer(&mut self, start: UpstreamAnswer) -> Result<Response<()>, ExchangeError> {
         // What came with the head must be sound, so that there can be another answer.
-        start.body.check(&self.buffer).map_err(|_| ExchangeError::Broken)?;
+        start.body.check_bytes(&self.buffer).map_err(|_| ExchangeError::Broken)?;
         (self.answer, self.keeps_alive) = (start.body, start.keeps_alive);
         Ok(start.response)
     }
@@ -217,7 +217,7 @@ impl Http1Connection {
     fn end_state(&self) -> IdleState {
         let is_sent = self.upload.as_ref().is_none_or(|upload| upload.is_complete());
         if self.keeps_alive && is_sent {
-            IdleState::after(&self.buffer)
+            IdleState::after_response(&self.buffer)
         } else {
             IdleState::at_end(&self.buffer)
         }
@@ -229,11 +229,11 @@ impl PooledConnection for Http1Connection {
         self.identity.as_ref()
     }
 
-    fn idle(&self) -> Option<Duration> {
+    fn idle_time(&self) -> Option<Duration> {
         self.idle_since.map(|since| since.elapsed())
     }
 
-    fn state(&mut self) -> IdleState {
+    fn idle_state(&mut self) -> IdleState {
         idle_state(Pin::new(&mut self.io))
     }
 }
@@ -247,9 +247,9 @@ struct UpstreamAnswer {
 }
 
 /// The answer as a message; none where it cannot be one.
-fn response(head: &ResponseHead<'_, '_>) -> Option<UpstreamAnswer> {
-    let (headers, names) = headers(head.fields)?;
-    let closes = ConnectionOptions::of(&headers).close;
+fn response_from_head(head: &ResponseHead<'_, '_>) -> Option<UpstreamAnswer> {
+    let (headers, names) = headers_with_names(head.fields)?;
+    let closes = ConnectionOptions::from_headers(&headers).close;
     let keeps_alive = head.is_http_1_1 && !closes && head.body != Body::UntilClose;
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
@@ -313,7 +313,7 @@ struct WrongBodyLength;
 
 impl RequestUpload {
     /// A request of which nothing was sent.
-    fn begin(request: Request<RequestBody>) -> Self {
+    fn from_request(request: Request<RequestBody>) -> Self {
         let (mut out, framing) = (Vec::with_capacity(1024), upload_framing(&request));
         write_head(&request, framing, &mut out);
         let (request, state) = (Some(request), UploadState::Running);
@@ -352,7 +352,7 @@ impl RequestUpload {
         let head = self.out.len();
         if !self.piece.is_empty() && self.piece.len() <= MAX_COALESCED_BYTES {
             let piece = self.piece.clone();
-            if put(&mut self.framing, &piece, &mut self.out).is_err() {
+            if put_piece(&mut self.framing, &piece, &mut self.out).is_err() {
                 self.out.truncate(head);
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
@@ -433,7 +433,7 @@ impl RequestUpload {
 
     fn put_large(&mut self) -> Result<(), BodyError> {
         let piece = std::mem::take(&mut self.piece);
-        put(&mut self.framing, &piece, &mut self.out)?;
+        put_piece(&mut self.framing, &piece, &mut self.out)?;
         Ok(())
     }
 
@@ -452,7 +452,7 @@ impl RequestUpload {
 }
 
 /// Writes a piece of a body.
-fn put(
+fn put_piece(
     framing: &mut UploadFraming,
     piece: &[u8],
     out: &mut Vec<u8>,
@@ -483,15 +483,15 @@ fn length_of(value: &HeaderValue) -> Option<u64> {
 }
 
 fn write_head(request: &Request<RequestBody>, framing: UploadFraming, out: &mut Vec<u8>) {
-    let target = target_of(request.uri(), request.extensions());
-    let mut head = HeadWriter::request(request.method().as_str(), &[target], out);
+    let target = request_target(request.uri(), request.extensions());
+    let mut head = HeadWriter::begin_request(request.method().as_str(), &[target], out);
     let mut writer = FieldWriter::new(request.extensions().get::<FieldNames>());
     for (name, value) in request.headers().iter().filter(|(name, _)| *name != TRANSFER_ENCODING) {
-        writer.write(name, value, &mut head);
+        writer.write_field(name, value, &mut head);
     }
     match framing {
         UploadFraming::Length(length) if !request.headers().contains_key(CONTENT_LENGTH) => {
-            head.display(CONTENT_LENGTH, length);
+            head.display_field(CONTENT_LENGTH, length);
         }
         UploadFraming::Chunked => {
             head.field(TRANSFER_ENCODING, "chunked");
@@ -544,9 +544,9 @@ impl Http1Body {
             ignore(sent, "whether it is complete is asked next");
         }
         if let Some(pool) = self.pool.take()
-            && pool.permits(link.end_state())
+            && pool.permits_reuse(link.end_state())
         {
-            link.rest();
+            link.mark_idle();
             pool.http1.put(link);
         }
     }

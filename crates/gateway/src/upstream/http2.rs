@@ -66,22 +66,22 @@ impl Http2Connection {
     }
 
     /// Marks the beginning of an idle time.
-    pub fn rest(&mut self) {
+    pub fn mark_idle(&mut self) {
         self.idle_since = Some(Instant::now());
     }
 
     /// Sends a request and waits for the head of the answer.
-    pub async fn exchange(
+    pub async fn send_request(
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, ExchangeError> {
-        let (request, before) = translated(request);
+        let (request, before) = translate_request(request);
         let mut error = match self.sender.try_send_request(request).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
         Err(match error.take_message() {
-            Some(request) => ExchangeError::Unsent(Box::new(before.restored(request))),
+            Some(request) => ExchangeError::Unsent(Box::new(before.restore_request(request))),
             None if !self.any_byte_read.load(Relaxed) => ExchangeError::Silent,
             // The upstream closed a connection that it had kept, just as it was used.
             None if self.idle_since.is_some()
@@ -99,12 +99,12 @@ impl PooledConnection for Http2Connection {
         self.identity.as_ref()
     }
 
-    fn idle(&self) -> Option<Duration> {
+    fn idle_time(&self) -> Option<Duration> {
         self.idle_since.map(|since| since.elapsed())
     }
 
     /// There is no surplus: answers are told apart by their streams.
-    fn state(&mut self) -> IdleState {
+    fn idle_state(&mut self) -> IdleState {
         if self.sender.is_ready() { IdleState::Quiet } else { IdleState::Closed }
     }
 }
@@ -117,7 +117,7 @@ struct RequestParts {
 
 /// A request as HTTP/2 has it, with its host in the address. Asking for another protocol is left out,
 /// as an upstream may overlook it.
-fn translated(mut request: Request<RequestBody>) -> (Request<RequestBody>, RequestParts) {
+fn translate_request(mut request: Request<RequestBody>) -> (Request<RequestBody>, RequestParts) {
     let headers = request.headers_mut();
     headers.remove(CONNECTION);
     headers.remove(UPGRADE);
@@ -138,7 +138,7 @@ fn translated(mut request: Request<RequestBody>) -> (Request<RequestBody>, Reque
 
 impl RequestParts {
     /// The request as it was, for an upstream that may speak something else.
-    fn restored(self, mut request: Request<RequestBody>) -> Request<RequestBody> {
+    fn restore_request(self, mut request: Request<RequestBody>) -> Request<RequestBody> {
         *request.uri_mut() = self.uri;
         *request.version_mut() = Version::HTTP_11;
         if let Some(host) = self.host {
@@ -180,9 +180,9 @@ impl Http2Body {
     fn finish(&mut self) {
         if let Some(mut link) = self.link.take()
             && let Some(pool) = self.pool.take()
-            && pool.permits(link.state())
+            && pool.permits_reuse(link.idle_state())
         {
-            link.rest();
+            link.mark_idle();
             pool.http2.put(link);
         }
     }

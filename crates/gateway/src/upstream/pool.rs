@@ -21,10 +21,10 @@ pub trait PooledConnection {
     fn identity(&self) -> Option<&ConnectionIdentity>;
 
     /// How long it has been idle; none when it has not carried a request yet.
-    fn idle(&self) -> Option<Duration>;
+    fn idle_time(&self) -> Option<Duration>;
 
     /// What the upstream has done meanwhile.
-    fn state(&mut self) -> IdleState;
+    fn idle_state(&mut self) -> IdleState;
 }
 
 /// The idle connections of one target.
@@ -45,8 +45,8 @@ impl UpstreamPool {
     }
 
     /// Whether a connection that has carried an answer may be kept for another.
-    pub fn permits(&self, state: IdleState) -> bool {
-        self.ban.permits(state)
+    pub fn permits_reuse(&self, state: IdleState) -> bool {
+        self.ban.permits_reuse(state)
     }
 
     /// Drops all, and whatever is put back later: the target takes no more requests.
@@ -60,14 +60,14 @@ impl UpstreamPool {
         self.http1.is_empty() && self.http2.is_empty() && !self.ban.is_active()
     }
 
-    fn sweep(&self, max_idle: Duration) {
-        self.http1.sweep(max_idle);
-        self.http2.sweep(max_idle);
+    fn sweep_idle(&self, max_idle: Duration) {
+        self.http1.sweep_idle(max_idle);
+        self.http2.sweep_idle(max_idle);
     }
 }
 
 impl IdleConnections for UpstreamPool {
-    fn clear(&self) -> bool {
+    fn close_idle(&self) -> bool {
         let (http1, http2) = (self.http1.clear(), self.http2.clear());
         http1 || http2
     }
@@ -95,15 +95,15 @@ impl<T: PooledConnection> IdlePool<T> {
     }
 
     /// A connection that can carry a request of whom it named: the one that was used last.
-    pub fn take(&self, identity: Option<&ConnectionIdentity>) -> Option<T> {
+    pub fn take_matching(&self, identity: Option<&ConnectionIdentity>) -> Option<T> {
         loop {
             let mut connection = {
-                let connections = &mut self.lock().connections;
+                let connections = &mut self.lock_queue().connections;
                 let at =
                     connections.iter().rposition(|connection| connection.identity() == identity)?;
                 connections.remove(at)?
             };
-            if self.ban.permits(connection.state()) {
+            if self.ban.permits_reuse(connection.idle_state()) {
                 return Some(connection);
             }
         }
@@ -111,7 +111,7 @@ impl<T: PooledConnection> IdlePool<T> {
 
     /// Keeps a connection for the next request.
     pub fn put(&self, connection: T) {
-        let mut idle = self.lock();
+        let mut idle = self.lock_queue();
         if idle.is_closed {
             return;
         }
@@ -129,28 +129,28 @@ impl<T: PooledConnection> IdlePool<T> {
     }
 
     fn close(&self) {
-        let mut idle = self.lock();
+        let mut idle = self.lock_queue();
         idle.is_closed = true;
         idle.connections.clear();
     }
 
     fn is_empty(&self) -> bool {
-        self.lock().connections.is_empty()
+        self.lock_queue().connections.is_empty()
     }
 
     fn clear(&self) -> bool {
-        !std::mem::take(&mut self.lock().connections).is_empty()
+        !std::mem::take(&mut self.lock_queue().connections).is_empty()
     }
 
     /// Drops what has waited for too long, or must not be used any more.
-    fn sweep(&self, max_idle: Duration) {
-        self.lock().connections.retain_mut(|connection| {
-            connection.idle().is_some_and(|idle| idle < max_idle)
-                && self.ban.permits(connection.state())
+    fn sweep_idle(&self, max_idle: Duration) {
+        self.lock_queue().connections.retain_mut(|connection| {
+            connection.idle_time().is_some_and(|idle| idle < max_idle)
+                && self.ban.permits_reuse(connection.idle_state())
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, IdleQueue<T>> {
+    fn lock_queue(&self) -> MutexGuard<'_, IdleQueue<T>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -173,25 +173,25 @@ impl UpstreamPools {
     }
 
     /// The pool of a target, and of all with its key.
-    pub fn of(&self, target: &dyn Target) -> Arc<UpstreamPool> {
+    pub fn pool_for_target(&self, target: &dyn Target) -> Arc<UpstreamPool> {
         let key = target.key();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(key) {
             return pool.clone();
         }
-        let budget = target.budget();
+        let budget = target.connection_budget();
         let pool = Arc::new(UpstreamPool::new(&self.max_idle, budget.clone()));
         pools.insert(key.to_owned(), pool.clone());
         if let Some(budget) = budget {
             let pool: Weak<UpstreamPool> = Arc::downgrade(&pool);
-            budget.add(pool);
+            budget.add_pool(pool);
         }
         pool
     }
 
     /// Drops the idle connections to the target with this key, which takes no more requests; those
     /// that carry one are dropped when it has ended.
-    pub fn close(&self, key: &str) {
+    pub fn close_pool(&self, key: &str) {
         let pool = self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         if let Some(pool) = pool {
             pool.close();
@@ -200,12 +200,12 @@ impl UpstreamPools {
 
     /// Drops what nobody needs any more, and connections that have waited for this long: an agent has
     /// only so many, and upstreams close theirs soon.
-    pub fn sweep(&self, max_idle: Duration) {
+    pub fn sweep_idle(&self, max_idle: Duration) {
         let all: Vec<_> = {
             let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_empty());
             pools.values().cloned().collect()
         };
-        all.iter().for_each(|pool| pool.sweep(max_idle));
+        all.iter().for_each(|pool| pool.sweep_idle(max_idle));
     }
 }

@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use ginnel_base::address::{AddressError, Host, HostPort};
 use ginnel_base::hex;
 use ginnel_http1::reuse::PolledSocket;
-use ginnel_net::{DialRole, dial, tls};
+use ginnel_net::{DialRole, dial_host, tls};
 
 use crate::Io;
 use crate::message::BoxFuture;
@@ -66,7 +66,7 @@ impl StaticTarget {
     }
 
     async fn connect(&self) -> io::Result<Io> {
-        let stream = dial(DialRole::StaticBackend, &self.address).await?;
+        let stream = dial_host(DialRole::StaticBackend, &self.address).await?;
         stream.set_nodelay(true)?;
         let stream = PolledSocket(stream);
         match &self.tls {
@@ -120,12 +120,12 @@ impl TargetTls {
                 self.is_refused.store(false, Ordering::Relaxed);
                 Ok(Box::new(stream))
             }
-            Err(error) => Err(self.explained(error, address, host)),
+            Err(error) => Err(self.explain_error(error, address, host)),
         }
     }
 
     /// Describes a refused certificate, and logs it once until the target has another one.
-    fn explained(&self, error: io::Error, address: &HostPort, host: &Host) -> io::Error {
+    fn explain_error(&self, error: io::Error, address: &HostPort, host: &Host) -> io::Error {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let Some(rustls::Error::InvalidCertificate(problem)) = inner else { return error };
         let problem = certificate_problem(problem, host);

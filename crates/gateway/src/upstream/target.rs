@@ -51,7 +51,7 @@ pub trait Target: Send + Sync + 'static {
     }
 
     /// The room for connections that it shares with others; none where it has no limit.
-    fn budget(&self) -> Option<Arc<ConnectionBudget>> {
+    fn connection_budget(&self) -> Option<Arc<ConnectionBudget>> {
         None
     }
 
@@ -100,7 +100,7 @@ pub enum UpstreamProtocol {
 pub trait TunnelGroups: Send + Sync + 'static {
     /// At most `most` of the tunnels whose labels contain all of `labels`, oldest first, beginning with
     /// the one after `skipped`, counted around; none for no labels.
-    fn matching(
+    fn matching_targets(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
@@ -109,7 +109,7 @@ pub trait TunnelGroups: Send + Sync + 'static {
 
     /// When the agent of a tunnel with all of these labels was lost, the last of several; none where it was a
     /// while ago, or the tunnels were stopped.
-    fn lost(&self, _labels: &BTreeMap<String, String>) -> Option<Instant> {
+    fn agent_lost_at(&self, _labels: &BTreeMap<String, String>) -> Option<Instant> {
         None
     }
 }

@@ -15,9 +15,14 @@ const COPY_BUFFER_BYTES: usize = 8 << 10;
 impl UpgradeContext {
     /// Lets a visitor and an upstream talk until one of them ends, each direction on its own. At a
     /// graceful stop, a visitor who speaks WebSocket gets a close frame.
-    pub fn join(&self, visitor: VisitorUpgrade, link: Http1Connection, is_websocket: bool) {
+    pub fn join_connections(
+        &self,
+        visitor: VisitorUpgrade,
+        link: Http1Connection,
+        is_websocket: bool,
+    ) {
         let shutdown = is_websocket.then(|| self.graceful_stop());
-        self.carry_on(talk(visitor, link, shutdown, self.shutdown.clone()));
+        self.spawn_until_shutdown(talk(visitor, link, shutdown, self.shutdown.clone()));
     }
 }
 
@@ -27,7 +32,7 @@ async fn talk(
     shutdown: Option<impl Future<Output = ()> + Send>,
     mut forced: ShutdownSignal,
 ) {
-    let Some(mut visitor) = visitor.stream().await else { return };
+    let Some(mut visitor) = visitor.into_stream().await else { return };
     let (upstream, said) = link.into_raw();
     let (reads, writes) = tokio::io::split(upstream);
     let reads = std::io::Cursor::new(said).chain(reads);

@@ -20,11 +20,11 @@ impl ObjectScanner {
     ///
     /// # Errors
     /// When something other than an object begins.
-    pub fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotAnObject> {
+    pub fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotAnObject> {
         for byte in bytes.iter().skip(self.scanned) {
             self.scanned += 1;
             if self.in_text {
-                self.text(*byte);
+                self.scan_string(*byte);
                 continue;
             }
             match byte {
@@ -45,7 +45,7 @@ impl ObjectScanner {
         Ok(None)
     }
 
-    fn text(&mut self, byte: u8) {
+    fn scan_string(&mut self, byte: u8) {
         match byte {
             _ if self.escaped => self.escaped = false,
             b'\\' => self.escaped = true,

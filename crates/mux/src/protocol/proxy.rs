@@ -40,19 +40,19 @@ pub async fn open_proxy(
 /// When the header is malformed or longer than 64 KiB, the stream ends before it is complete, or
 /// after five seconds.
 pub async fn read_header(stream: &mut Stream) -> io::Result<ProxyHeader> {
-    timeout(FIRST_BYTES, header(stream)).await?
+    timeout(FIRST_BYTES, read_header_now(stream)).await?
 }
 
-async fn header(stream: &mut Stream) -> io::Result<ProxyHeader> {
+async fn read_header_now(stream: &mut Stream) -> io::Result<ProxyHeader> {
     let length = stream.read_i64_le().await?;
     if !(0..=MAX_HEADER_BYTES).contains(&length) {
-        return Err(invalid(format!("a proxy header of {length} bytes")));
+        return Err(invalid_data(format!("a proxy header of {length} bytes")));
     }
     let mut header = vec![0; length as usize];
     stream.read_exact(&mut header).await?;
-    message::decode(&header).map_err(invalid)
+    message::decode_message(&header).map_err(invalid_data)
 }
 
-fn invalid(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+fn invalid_data(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }

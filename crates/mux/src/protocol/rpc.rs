@@ -13,7 +13,7 @@ use crate::protocol::json_object::{NotAnObject, ObjectScanner};
 use crate::protocol::message::{
     Auth, AuthAnswer, Bind, BindAnswer, BindLabeled, BindLabeledAnswer, CommandResponse,
     MessageError, PatchTunnelState, Restart, SrvInfo, SrvInfoAnswer, Stop, StopTunnel, Unbind,
-    Update, decode,
+    Update, decode_message,
 };
 use crate::protocol::stream_kind;
 use crate::{Code, MuxSession, SessionEnd, Stream};
@@ -65,10 +65,10 @@ pub async fn call<T: RpcRequest>(
     limit: Duration,
 ) -> Result<T::Answer, RpcError> {
     let deadline = Instant::now() + limit;
-    let open = timeout_at(deadline, open(session, T::KIND, request)).await;
+    let open = timeout_at(deadline, open_stream(session, T::KIND, request)).await;
     let mut stream = open.unwrap_or(Err(RpcError::Late(limit)))?;
     match timeout_at(deadline, read_object(&mut stream)).await {
-        Ok(answer) => Ok(decode(&answer?)?),
+        Ok(answer) => Ok(decode_message(&answer?)?),
         Err(_) => {
             // Some agents never answer a command that they have no handler for.
             stream.reset(Code::CANCELLED);
@@ -81,12 +81,12 @@ pub async fn call<T: RpcRequest>(
 ///
 /// # Errors
 /// When the session is over.
-pub async fn tell(session: &MuxSession, message: &StopTunnel) -> Result<(), RpcError> {
+pub async fn send_notification(session: &MuxSession, message: &StopTunnel) -> Result<(), RpcError> {
     // Dropping the stream ends it.
-    open(session, stream_kind::STOP_TUNNEL, message).await.map(drop)
+    open_stream(session, stream_kind::STOP_TUNNEL, message).await.map(drop)
 }
 
-async fn open(
+async fn open_stream(
     session: &MuxSession,
     kind: u32,
     message: &impl Serialize,
@@ -94,7 +94,7 @@ async fn open(
     let mut first = BytesMut::with_capacity(512).writer();
     first.get_mut().put_u32(kind);
     serde_json::to_writer(&mut first, message).map_err(MessageError::from)?;
-    Ok(session.open(first.into_inner().freeze()).await?)
+    Ok(session.open_stream(first.into_inner().freeze()).await?)
 }
 
 /// A call of the peer.
@@ -109,7 +109,7 @@ impl IncomingCall {
     ///
     /// # Errors
     /// When there is no complete object.
-    pub async fn read(kind: u32, mut stream: Stream) -> Result<Self, RpcError> {
+    pub async fn read_message(kind: u32, mut stream: Stream) -> Result<Self, RpcError> {
         let limit = stream_kind::FIRST_BYTES;
         let read = timeout(limit, read_object(&mut stream)).await;
         let message = read.unwrap_or(Err(RpcError::Late(limit)))?;
@@ -125,15 +125,15 @@ impl IncomingCall {
     ///
     /// # Errors
     /// When it is another one.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
-        Ok(decode(&self.message)?)
+    pub fn decode_message<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        Ok(decode_message(&self.message)?)
     }
 
     /// Answers the call.
     ///
     /// # Errors
     /// When the caller is gone.
-    pub async fn answer(mut self, answer: &impl Serialize) -> Result<(), RpcError> {
+    pub async fn send_response(mut self, answer: &impl Serialize) -> Result<(), RpcError> {
         let text = serde_json::to_vec(answer).map_err(MessageError::from)?;
         // Callers read up to the end of the stream before they look at the answer.
         Ok(self.stream.send_last(&text).await?)
@@ -143,8 +143,8 @@ impl IncomingCall {
     ///
     /// # Errors
     /// When the caller is gone.
-    pub async fn refuse(self, text: impl Into<String>) -> Result<(), RpcError> {
-        self.answer(&CommandResponse::refused(text)).await
+    pub async fn send_error(self, text: impl Into<String>) -> Result<(), RpcError> {
+        self.send_response(&CommandResponse::with_error(text)).await
     }
 }
 
@@ -153,7 +153,7 @@ async fn read_object(stream: &mut Stream) -> Result<BytesMut, RpcError> {
     let mut scanner = ObjectScanner::default();
     loop {
         let ended = stream.read_buf(&mut message).await? == 0;
-        if let Some(end) = scanner.end(&message)? {
+        if let Some(end) = scanner.find_end(&message)? {
             message.truncate(end);
             return Ok(message);
         }

@@ -21,18 +21,18 @@ pub const NAME_BYTES: usize = PREFIX.len() + 2 * RANDOM_BYTES;
 const MAX_RULES: usize = 64;
 
 /// A new name; none where there is no source of random bytes.
-pub fn random() -> Option<HeaderName> {
+pub fn random_name() -> Option<HeaderName> {
     let mut bytes = [0; RANDOM_BYTES];
     or_debug!(getrandom::fill(&mut bytes), "no random bytes for the name of a header")?;
     let mut name = PREFIX.to_owned();
     // Writing to a text does not fail.
     bytes.iter().try_for_each(|byte| write!(name, "{byte:02x}")).ok()?;
-    read(&name)
+    parse_name(&name)
 }
 
-/// The name that an agent says; none where it is not of the form that [`random`] gives it: what is
+/// The name that an agent says; none where it is not of the form that [`random_name`] gives it: what is
 /// added to requests must not mean anything else.
-pub fn read(name: &str) -> Option<HeaderName> {
+pub fn parse_name(name: &str) -> Option<HeaderName> {
     let digits = name.strip_prefix(PREFIX)?;
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let is_name = name.len() == NAME_BYTES && digits.bytes().all(is_digit);
@@ -40,7 +40,7 @@ pub fn read(name: &str) -> Option<HeaderName> {
 }
 
 /// The JSON of each rule that a value names; what is no base64 is left out.
-pub fn rules(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+pub fn decode_rules(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let rules = value.split(|byte| *byte == b' ').filter(|rule| !rule.is_empty());
     let rules = rules.take(MAX_RULES);
     rules.filter_map(|rule| or_debug!(STANDARD.decode(rule), "cannot read a rule"))
@@ -53,21 +53,21 @@ mod tests {
 
     #[test]
     fn only_names_of_its_own_form_are_read() {
-        let name = random().unwrap();
+        let name = random_name().unwrap();
 
-        assert_eq!(read(name.as_str()), Some(name.clone()));
-        assert_ne!(random().unwrap(), name);
+        assert_eq!(parse_name(name.as_str()), Some(name.clone()));
+        assert_ne!(random_name().unwrap(), name);
         for other in ["", "host", "content-length", "ginnel-rules-", "ginnel-rules-00"] {
-            assert_eq!(read(other), None, "{other}");
+            assert_eq!(parse_name(other), None, "{other}");
         }
-        assert_eq!(read(&name.as_str().to_uppercase()), None);
-        assert_eq!(read(&format!("{PREFIX}{}", "g".repeat(2 * RANDOM_BYTES))), None);
+        assert_eq!(parse_name(&name.as_str().to_uppercase()), None);
+        assert_eq!(parse_name(&format!("{PREFIX}{}", "g".repeat(2 * RANDOM_BYTES))), None);
     }
 
     #[test]
     fn what_cannot_be_read_is_left_out() {
         let value = format!("{} !  {}", STANDARD.encode("one"), STANDARD.encode("two"));
 
-        assert_eq!(rules(value.as_bytes()).collect::<Vec<_>>(), [b"one", b"two"]);
+        assert_eq!(decode_rules(value.as_bytes()).collect::<Vec<_>>(), [b"one", b"two"]);
     }
 }

@@ -19,13 +19,13 @@ use serde_json::json;
 
 use ginnel_base::address::HostPort;
 use ginnel_base::logging::or_debug;
-use ginnel_metrics::{Collect, ProcessFigures, ScrapeFormat, render};
+use ginnel_metrics::{Collect, ProcessFigures, ScrapeFormat, render_metrics};
 
 use crate::descriptors;
 use crate::private::PrivateListener;
 use crate::{
     ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, listen_at,
-    routed, serve_api,
+    serve_api, service_from_router,
 };
 
 /// How many connections are held.
@@ -45,7 +45,7 @@ pub enum ReadyFor {
 /// What is watched.
 pub trait MonitorTarget: Send + Sync + 'static {
     /// Why it is not ready for something; nothing where it is.
-    fn obstacles(&self, purpose: ReadyFor) -> Vec<String>;
+    fn unready_reasons(&self, purpose: ReadyFor) -> Vec<String>;
 
     /// What is wrong although it is ready.
     fn warnings(&self) -> Vec<String> {
@@ -53,7 +53,7 @@ pub trait MonitorTarget: Send + Sync + 'static {
     }
 
     /// What it has to show.
-    fn figures(&self) -> Vec<Box<dyn Collect>>;
+    fn metric_collectors(&self) -> Vec<Box<dyn Collect>>;
 }
 
 /// The listener at work; dropping it ends all connections.
@@ -72,8 +72,13 @@ impl AdminListener {
         let socket = listen_at(address).await?;
         let private = PrivateListener::new(socket.local_addr()?);
         let shutdown = Shutdown::default();
-        let listener =
-            serve_api(socket, routed(router(target)), limit(), ApiTimeouts::default, &shutdown)?;
+        let listener = serve_api(
+            socket,
+            service_from_router(build_router(target)),
+            connection_limit(),
+            ApiTimeouts::default,
+            &shutdown,
+        )?;
         Ok(Self { listener, shutdown, _private: private })
     }
 
@@ -85,7 +90,7 @@ impl AdminListener {
 
 impl Drop for AdminListener {
     fn drop(&mut self) {
-        self.shutdown.begin(ShutdownPhase::Forced);
+        self.shutdown.begin_phase(ShutdownPhase::Forced);
     }
 }
 
@@ -95,25 +100,27 @@ impl fmt::Debug for AdminListener {
     }
 }
 
-fn limit() -> Arc<ConnectionLimit> {
-    let per_address = descriptors::share_of_one_address(MAX_CONNECTIONS);
+fn connection_limit() -> Arc<ConnectionLimit> {
+    let per_address = descriptors::share_per_address(MAX_CONNECTIONS);
     let caps = ConnectionCaps { total: MAX_CONNECTIONS, per_address, reserved: 0 };
     ConnectionLimit::new("monitoring", caps, |_| false)
 }
 
-fn router(target: Arc<dyn MonitorTarget>) -> Router {
+fn build_router(target: Arc<dyn MonitorTarget>) -> Router {
     Router::new()
-        .route("/healthz", get(|| async { answer(StatusCode::OK, json!({"status": "ok"})) }))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "try /healthz, /readyz or /metrics") })
+        .route("/healthz", get(|| async { json_response(StatusCode::OK, json!({"status": "ok"})) }))
+        .route("/readyz", get(handle_readyz))
+        .route("/metrics", get(handle_metrics))
+        .fallback(|| async {
+            error_response(StatusCode::NOT_FOUND, "try /healthz, /readyz or /metrics")
+        })
         .method_not_allowed_fallback(|| async {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported")
+            error_response(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported")
         })
         .with_state(target)
 }
 
-async fn ready(
+async fn handle_readyz(
     State(target): State<Arc<dyn MonitorTarget>>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -123,35 +130,40 @@ async fn ready(
         Some("for=backups") => ReadyFor::Backups,
         Some(_) => {
             let problem = "the only parameters are for=writes and for=backups";
-            return refuse(StatusCode::BAD_REQUEST, problem);
+            return error_response(StatusCode::BAD_REQUEST, problem);
         }
     };
-    let reasons = target.obstacles(purpose);
+    let reasons = target.unready_reasons(purpose);
     match reasons.is_empty() {
-        true => answer(StatusCode::OK, json!({"status": "ready", "reasons": target.warnings()})),
+        true => {
+            json_response(StatusCode::OK, json!({"status": "ready", "reasons": target.warnings()}))
+        }
         false => {
             let body = json!({"status": "not ready", "reasons": reasons});
-            answer(StatusCode::SERVICE_UNAVAILABLE, body)
+            json_response(StatusCode::SERVICE_UNAVAILABLE, body)
         }
     }
 }
 
-async fn metrics(State(target): State<Arc<dyn MonitorTarget>>, headers: HeaderMap) -> Response {
+async fn handle_metrics(
+    State(target): State<Arc<dyn MonitorTarget>>,
+    headers: HeaderMap,
+) -> Response {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let format = ScrapeFormat::of(&accepted.collect::<Vec<_>>().join(","));
-    let mut figures = target.figures();
+    let format = ScrapeFormat::from_accept(&accepted.collect::<Vec<_>>().join(","));
+    let mut figures = target.metric_collectors();
     figures.push(Box::new(ProcessFigures));
-    match or_debug!(render(figures, format), "cannot write metrics") {
+    match or_debug!(render_metrics(figures, format), "cannot write metrics") {
         Some(text) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
-        None => refuse(StatusCode::INTERNAL_SERVER_ERROR, "cannot write metrics"),
+        None => error_response(StatusCode::INTERNAL_SERVER_ERROR, "cannot write metrics"),
     }
 }
 
-fn refuse(status: StatusCode, problem: &str) -> Response {
-    answer(status, json!({"error": problem}))
+fn error_response(status: StatusCode, problem: &str) -> Response {
+    json_response(status, json!({"error": problem}))
 }
 
-fn answer(status: StatusCode, body: serde_json::Value) -> Response {
+fn json_response(status: StatusCode, body: serde_json::Value) -> Response {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     (status, headers, format!("{body}\n")).into_response()
 }

@@ -17,7 +17,7 @@ use rustls::{CertificateError, Error, InconsistentKeys};
 
 use ginnel_api::mask;
 
-use super::{provider, x509};
+use super::{crypto_provider, x509};
 use crate::secret_file::warn_if_readable;
 
 /// The version of X.509 that has extensions, and with them the names that a certificate is for.
@@ -59,7 +59,7 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     }
     // To open a pipe waits for somebody to write to it, and to open a device may do anything.
     check_regular(&std::fs::metadata(path)?)?;
-    let mut file = open(path)?;
+    let mut file = open_nonblocking(path)?;
     check_regular(&file.metadata()?)?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
@@ -76,7 +76,7 @@ pub fn read_key_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open_nonblocking(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // It may have become something else meanwhile.
     #[cfg(unix)]
@@ -99,13 +99,13 @@ fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
 ///
 /// # Errors
 /// When one of them cannot be read, they do not belong together, or TLS has no use for them.
-pub fn certified(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, Unusable> {
-    let certificates = certificates(chain).map_err(Unusable::Certificate)?;
+pub fn parse_certified_key(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, Unusable> {
+    let certificates = parse_certificates(chain).map_err(Unusable::Certificate)?;
     for (index, certificate) in certificates.iter().enumerate() {
         check_version(certificate, index).map_err(Unusable::Certificate)?;
     }
     let key = private_key(key).map_err(Unusable::Key)?;
-    let certified = CertifiedKey::from_der(certificates, key, &provider());
+    let certified = CertifiedKey::from_der(certificates, key, &crypto_provider());
     certified.map(Arc::new).map_err(|problem| match problem {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             Unusable::Key(MISMATCH.to_owned())
@@ -124,7 +124,7 @@ pub fn certified(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, Unusable
 ///
 /// # Errors
 /// When there is none, or one is damaged.
-pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+pub fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = check_form(pem)?;
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let read = read.map_err(|problem| format!("is damaged: {problem}"))?;
@@ -132,7 +132,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> 
 }
 
 /// A certificate as PEM, without a line break at its end.
-pub fn pem(der: &[u8]) -> String {
+pub fn encode_pem(der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
     let mut rest = text.as_str();
@@ -146,8 +146,8 @@ pub fn pem(der: &[u8]) -> String {
 }
 
 /// Certificates as PEM, and nothing else.
-pub fn pem_of(certificates: &[CertificateDer<'_>]) -> String {
-    certificates.iter().map(|certificate| pem(certificate) + "\n").collect()
+pub fn encode_pem_chain(certificates: &[CertificateDer<'_>]) -> String {
+    certificates.iter().map(|certificate| encode_pem(certificate) + "\n").collect()
 }
 
 /// What may be shown of a text with certificates: the certificates alone, where it has a private key too.
@@ -155,12 +155,13 @@ pub fn without_private_keys(text: String) -> String {
     if !text.contains(PRIVATE_KEY) {
         return text;
     }
-    certificates(text.as_bytes()).map_or_else(|_| mask::MASK.to_owned(), |read| pem_of(&read))
+    parse_certificates(text.as_bytes())
+        .map_or_else(|_| mask::MASK.to_owned(), |read| encode_pem_chain(&read))
 }
 
 fn check_version(der: &[u8], index: usize) -> Result<(), String> {
     let number = index + 1;
-    match x509::version(der) {
+    match x509::certificate_version(der) {
         Some(VERSION_WITH_NAMES) => Ok(()),
         None => Err(format!("certificate {number} is damaged")),
         Some(_) if index > 0 => Ok(()),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     fn refused(chain: &[u8], key: &[u8]) -> Unusable {
-        certified(chain, key).map(|_| ()).unwrap_err()
+        parse_certified_key(chain, key).map(|_| ()).unwrap_err()
     }
 
     #[test]
@@ -216,17 +217,17 @@ mod tests {
         let (chain, key) = made();
         let around = format!("some words\n{chain}\nmore words\n{chain}");
 
-        let read = certified(around.as_bytes(), key.as_bytes()).unwrap();
+        let read = parse_certified_key(around.as_bytes(), key.as_bytes()).unwrap();
 
         assert_eq!(read.cert.len(), 2);
-        assert_eq!(x509::version(&read.cert[0]), Some(3));
+        assert_eq!(x509::certificate_version(&read.cert[0]), Some(3));
     }
 
     #[test]
     fn what_is_wrong_is_told() {
         let ((chain, key), (_, other)) = (made(), made());
         let (chain, key) = (chain.as_bytes(), key.as_bytes());
-        let der = certificates(chain).unwrap()[0].to_vec();
+        let der = parse_certificates(chain).unwrap()[0].to_vec();
         let encrypted =
             b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
         let of = |text: &str| Unusable::Certificate(text.to_owned());

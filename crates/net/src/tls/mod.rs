@@ -47,14 +47,14 @@ const MIN_PEEK_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PEEK_PAUSE: Duration = Duration::from_millis(320);
 
 /// What makes keys and signatures. It is never made the default of the process, which others share.
-pub fn provider() -> Arc<CryptoProvider> {
+pub fn crypto_provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     PROVIDER.clone()
 }
 
 fn client_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls::Error> {
-    ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()
+    ClientConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()
 }
 
 /// How to connect to servers whose certificates these have signed.
@@ -77,8 +77,8 @@ pub fn client_config_as(
 /// # Errors
 /// If the text has no certificate, or one of them cannot be used.
 pub fn client_config_trusting(pem: &[u8]) -> Result<ClientConfig, String> {
-    let certificates = certificate::certificates(pem)?;
-    let verifier = GivenCertificates::new(roots(pem)?, certificates, provider());
+    let certificates = certificate::parse_certificates(pem)?;
+    let verifier = GivenCertificates::new(parse_roots(pem)?, certificates, crypto_provider());
     let verifier = Arc::new(verifier.map_err(|problem| problem.to_string())?);
     let builder = client_builder().map_err(|problem| problem.to_string())?;
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
@@ -102,7 +102,7 @@ pub fn server_config(
     certificates: Arc<dyn ResolvesServerCert>,
 ) -> Result<ServerConfig, rustls::Error> {
     let builder =
-        ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+        ServerConfig::builder_with_provider(crypto_provider()).with_protocol_versions(versions)?;
     let asks_clients = clients.offer_client_auth();
     let mut config = builder.with_client_cert_verifier(clients).with_cert_resolver(certificates);
     // Clients keep their sessions in tickets, of which there is no end; the table that is usual has room
@@ -126,9 +126,9 @@ pub fn system_roots() -> RootCertStore {
 ///
 /// # Errors
 /// With what is wrong with them.
-pub fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+pub fn parse_roots(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificate::certificates(pem)? {
+    for certificate in certificate::parse_certificates(pem)? {
         roots.add(certificate).map_err(|problem| problem.to_string())?;
     }
     Ok(roots)
@@ -144,8 +144,8 @@ pub fn any_client() -> Arc<dyn ClientCertVerifier> {
 /// # Errors
 /// With what is wrong with them.
 pub fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let roots = Arc::new(roots(authorities)?);
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+    let roots = Arc::new(parse_roots(authorities)?);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, crypto_provider()).build();
     let verifier = verifier.map_err(|problem| problem.to_string())?;
     Ok(verifier)
 }
@@ -165,7 +165,7 @@ pub fn server_name(host: &Host) -> io::Result<ServerName<'static>> {
 ///
 /// # Errors
 /// When there is no agreement, or none within the limit.
-pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn accept_tls<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     config: Arc<ServerConfig>,
     limit: Duration,
@@ -180,7 +180,7 @@ pub async fn peeked_hello(stream: &TcpStream, limit: Duration) -> Option<Accepte
         loop {
             let read = stream.peek(&mut bytes).await?;
             if read > before
-                && let Some(hello) = hello_of(&bytes[..read])?
+                && let Some(hello) = parse_client_hello(&bytes[..read])?
             {
                 return Ok(Some(hello));
             }
@@ -203,7 +203,7 @@ pub async fn peeked_hello(stream: &TcpStream, limit: Duration) -> Option<Accepte
 }
 
 /// The first message of a client, as far as it has come; none while a part is missing.
-fn hello_of(mut bytes: &[u8]) -> io::Result<Option<Accepted>> {
+fn parse_client_hello(mut bytes: &[u8]) -> io::Result<Option<Accepted>> {
     let mut acceptor = Acceptor::default();
     while !bytes.is_empty() {
         acceptor.read_tls(&mut bytes)?;

@@ -136,7 +136,7 @@ impl ServerCertVerifier for GivenCertificates {
 
 /// Checks that a certificate is valid at a moment.
 fn verify_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let (from, until) = x509::validity(certificate).ok_or(CertificateError::BadEncoding)?;
+    let (from, until) = x509::validity_period(certificate).ok_or(CertificateError::BadEncoding)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     if now < from {
         return Err(CertificateError::NotValidYet.into());

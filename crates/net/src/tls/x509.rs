@@ -63,17 +63,17 @@ pub struct CertificateFields {
 
 impl CertificateFields {
     /// Reads a certificate; none where it is not one.
-    pub fn read(der: &[u8]) -> Option<Self> {
+    pub fn from_der(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let common_name = certificate.subject().iter_common_name().next();
         let common_name = common_name.and_then(|name| name.as_str().ok()).unwrap_or_default();
         let key_usage = certificate.key_usage().ok()?;
         Some(Self {
             common_name: common_name.to_owned(),
-            not_before: timestamp(certificate.validity().not_before)?,
-            not_after: timestamp(certificate.validity().not_after)?,
-            key_usages: key_usage.map_or_else(Vec::new, |usage| usages(usage.value.flags)),
-            extended_key_usages: purposes(&certificate)?,
+            not_before: to_timestamp(certificate.validity().not_before)?,
+            not_after: to_timestamp(certificate.validity().not_after)?,
+            key_usages: key_usage.map_or_else(Vec::new, |usage| key_usage_names(usage.value.flags)),
+            extended_key_usages: extended_key_usages(&certificate)?,
             is_authority: certificate.basic_constraints().ok()?.is_some_and(|it| it.value.ca),
         })
     }
@@ -110,16 +110,16 @@ pub struct SubjectFields {
 
 impl LeafFields {
     /// Reads a certificate; none where it is not one.
-    pub fn read(der: &[u8]) -> Option<Self> {
-        let fields = CertificateFields::read(der)?;
+    pub fn from_der(der: &[u8]) -> Option<Self> {
+        let fields = CertificateFields::from_der(der)?;
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let (dns_names, ips) = alternative_names(&certificate)?;
         Some(Self {
             certificate: fields,
-            subject: SubjectFields::of(certificate.subject()),
+            subject: SubjectFields::from_name(certificate.subject()),
             dns_names,
             ips,
-            issuer_common_name: first(certificate.issuer().iter_common_name()),
+            issuer_common_name: first_text(certificate.issuer().iter_common_name()),
             serial_number: ginnel_base::hex(certificate.raw_serial()),
             key_type: key_type(&certificate),
         })
@@ -127,19 +127,19 @@ impl LeafFields {
 }
 
 impl SubjectFields {
-    fn of(subject: &X509Name<'_>) -> Self {
+    fn from_name(subject: &X509Name<'_>) -> Self {
         Self {
-            organization: first(subject.iter_organization()),
-            organizational_unit: first(subject.iter_organizational_unit()),
-            locality: first(subject.iter_locality()),
-            province: first(subject.iter_state_or_province()),
-            country: first(subject.iter_country()),
+            organization: first_text(subject.iter_organization()),
+            organizational_unit: first_text(subject.iter_organizational_unit()),
+            locality: first_text(subject.iter_locality()),
+            province: first_text(subject.iter_state_or_province()),
+            country: first_text(subject.iter_country()),
         }
     }
 }
 
 /// The text of the first of several attributes; empty where there is none.
-fn first<'a>(mut attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> String {
+fn first_text<'a>(mut attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> String {
     let text = attributes.next().and_then(|attribute| attribute.as_str().ok());
     text.unwrap_or_default().to_owned()
 }
@@ -151,14 +151,14 @@ fn alternative_names(certificate: &X509Certificate<'_>) -> Option<(Vec<String>, 
     for name in extension.iter().flat_map(|extension| &extension.value.general_names) {
         match name {
             GeneralName::DNSName(name) => names.push((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => addresses.extend(address(bytes)),
+            GeneralName::IPAddress(bytes) => addresses.extend(format_ip(bytes)),
             _ => {}
         }
     }
     Some((names, addresses))
 }
 
-fn address(bytes: &[u8]) -> Option<String> {
+fn format_ip(bytes: &[u8]) -> Option<String> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
     address.ok().map(|address| address.to_string())
@@ -171,38 +171,38 @@ fn key_type(certificate: &X509Certificate<'_>) -> &'static str {
 }
 
 /// The version of X.509 that a certificate has, from 1 on; none where it is not one.
-pub fn version(der: &[u8]) -> Option<u32> {
+pub fn certificate_version(der: &[u8]) -> Option<u32> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     certificate.version().0.checked_add(1)
 }
 
 /// Returns the first and the last second in which a certificate is valid, in Unix time.
-pub fn validity(der: &[u8]) -> Option<(i64, i64)> {
+pub fn validity_period(der: &[u8]) -> Option<(i64, i64)> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let validity = certificate.validity();
     Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
-fn timestamp(time: ASN1Time) -> Option<Timestamp> {
+fn to_timestamp(time: ASN1Time) -> Option<Timestamp> {
     let time = DateTime::from_timestamp(time.timestamp(), 0)?;
     Some(Timestamp(time.format("%FT%TZ").to_string()))
 }
 
 /// The names of bits that are set.
-fn usages(bits: u16) -> Vec<String> {
+fn key_usage_names(bits: u16) -> Vec<String> {
     let named = USAGES.iter().enumerate().filter(|(index, _)| bits & 1 << index != 0);
     named.map(|(_, name)| (*name).to_owned()).collect()
 }
 
 /// What a certificate is for, in its own order.
-fn purposes(certificate: &X509Certificate<'_>) -> Option<Vec<String>> {
+fn extended_key_usages(certificate: &X509Certificate<'_>) -> Option<Vec<String>> {
     let extension = certificate.get_extension_unique(&OID_X509_EXT_EXTENDED_KEY_USAGE).ok()?;
     let Some(extension) = extension else { return Some(Vec::new()) };
     let (_, purposes) = <Vec<Oid<'_>>>::from_der(extension.value).ok()?;
-    Some(purposes.iter().map(purpose).collect())
+    Some(purposes.iter().map(purpose_name).collect())
 }
 
-fn purpose(oid: &Oid<'_>) -> String {
+fn purpose_name(oid: &Oid<'_>) -> String {
     let number = oid.to_id_string();
     let known = PURPOSES.iter().find(|(known, _)| *known == number);
     known.map_or(number, |(_, name)| (*name).to_owned())
@@ -242,7 +242,7 @@ mod tests {
             ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 4, 1, 311, 10, 3, 4]),
         ];
 
-        let read = CertificateFields::read(&made(&params)).unwrap();
+        let read = CertificateFields::from_der(&made(&params)).unwrap();
 
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let expected = CertificateFields {
@@ -261,7 +261,7 @@ mod tests {
         for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa] {
             let mut params = params();
             params.is_ca = is_ca;
-            let read = CertificateFields::read(&made(&params)).unwrap();
+            let read = CertificateFields::from_der(&made(&params)).unwrap();
 
             assert!(!read.is_authority && read.key_usages.is_empty());
         }
@@ -283,7 +283,7 @@ mod tests {
             params.distinguished_name.push(kind, value);
         }
 
-        let read = LeafFields::read(&made(&params)).unwrap();
+        let read = LeafFields::from_der(&made(&params)).unwrap();
 
         assert_eq!(read.dns_names, ["a.test", "*.b.test"]);
         assert_eq!(read.ips, ["127.0.0.1", "::1"]);
@@ -303,11 +303,11 @@ mod tests {
     fn what_is_cut_or_changed_is_no_panic() {
         let whole = made(&params());
         for end in 0..whole.len() {
-            assert_eq!(CertificateFields::read(&whole[..end]), None, "{end}");
+            assert_eq!(CertificateFields::from_der(&whole[..end]), None, "{end}");
             let mut changed = whole.clone();
             for byte in [0, 0x30, 0x84, 0xff] {
                 changed[end] = byte;
-                let _ = (LeafFields::read(&changed), version(&changed));
+                let _ = (LeafFields::from_der(&changed), certificate_version(&changed));
             }
         }
     }

@@ -12,7 +12,7 @@ use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::credentials;
-use super::super::fields::field;
+use super::super::fields::find_field;
 use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
@@ -40,10 +40,10 @@ impl Action for BasicAuthAction {
         let known =
             self.credentials.iter().map(|it| turn.render(it)).collect::<Result<Vec<_>, _>>()?;
         let headers = turn.exchange.request().map(|request| &request.head.headers);
-        let presented = headers.and_then(credentials::presented);
+        let presented = headers.and_then(credentials::presented_credentials);
         let authorized = presented.as_deref().is_some_and(|it| credentials::is_known(it, &known));
         let user = presented.as_deref().unwrap_or_default().split(|byte| *byte == b':').next();
-        turn.result(json!({"credentials": {
+        turn.set_result(json!({"credentials": {
             "presented": presented.is_some(),
             "username": String::from_utf8_lossy(user.unwrap_or_default()),
             "authorized": authorized,
@@ -51,12 +51,12 @@ impl Action for BasicAuthAction {
         if authorized || !self.enforce {
             return Ok(Flow::Continue);
         }
-        Ok(Flow::End(Verdict::Respond(challenge(&self.realm))))
+        Ok(Flow::End(Verdict::Respond(challenge_response(&self.realm))))
     }
 }
 
 /// What visitors get who do not know a password.
-fn challenge(realm: &str) -> LocalResponse {
+fn challenge_response(realm: &str) -> LocalResponse {
     let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
     let mut answer = LocalResponse::empty(StatusCode::UNAUTHORIZED);
     // The configuration allows only realms that can be part of a header.
@@ -66,20 +66,20 @@ fn challenge(realm: &str) -> LocalResponse {
     answer
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(BasicAuthAction {
-        credentials: credentials(config),
-        realm: realm(config),
-        enforce: config.truth(ENFORCE, true),
+        credentials: read_credentials(config),
+        realm: read_realm(config),
+        enforce: config.bool_field(ENFORCE, true),
     })
 }
 
-fn credentials(config: &mut Config<'_>) -> Vec<Template> {
-    let entries = config.entries("credentials", 1..=10);
-    let read = |(place, entry): (DocumentPath, &Value)| match text(entry) {
-        Some(text) => Some(credential(config, &place, &text)),
+fn read_credentials(config: &mut Config<'_>) -> Vec<Template> {
+    let entries = config.list_entries("credentials", 1..=10);
+    let read = |(place, entry): (DocumentPath, &Value)| match credential_text(entry) {
+        Some(text) => Some(read_credential(config, &place, &text)),
         None => {
-            config.refuse_at(&place, code::CONFIG, "must be a text");
+            config.record_problem_at(&place, code::CONFIG, "must be a text");
             None
         }
     };
@@ -87,9 +87,9 @@ fn credentials(config: &mut Config<'_>) -> Vec<Template> {
 }
 
 /// `user:password`, which may be given as two fields.
-fn text(entry: &Value) -> Option<Cow<'_, str>> {
+fn credential_text(entry: &Value) -> Option<Cow<'_, str>> {
     if let Value::Object(fields) = entry {
-        let part = |name| field(fields, name).and_then(Value::as_str);
+        let part = |name| find_field(fields, name).and_then(Value::as_str);
         let (user, password) = part("username").zip(part("password"))?;
         let is_whole = fields.len() == 2 && !user.contains(':');
         return is_whole.then(|| format!("{user}:{password}").into());
@@ -98,10 +98,10 @@ fn text(entry: &Value) -> Option<Cow<'_, str>> {
 }
 
 /// The message never repeats what it is about: it is a secret.
-fn credential(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Template {
-    let template = config.checker().template(place, text);
-    if let Some((code, message)) = template.constant().and_then(|it| credential_problem(&it)) {
-        config.refuse_at(place, code, message);
+fn read_credential(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Template {
+    let template = config.checker().compile_template(place, text);
+    if let Some((code, message)) = template.constant_text().and_then(|it| credential_problem(&it)) {
+        config.record_problem_at(place, code, message);
     }
     template
 }
@@ -119,14 +119,14 @@ fn credential_problem(credential: &str) -> Option<(u16, &'static str)> {
     (!(8..=128).contains(&length)).then_some((code::PASSWORD, message))
 }
 
-fn realm(config: &mut Config<'_>) -> String {
-    let realm = config.text("realm").unwrap_or(REALM_NAME);
+fn read_realm(config: &mut Config<'_>) -> String {
+    let realm = config.text_field("realm").unwrap_or(REALM_NAME);
     if realm.len() > REALM {
-        config.refuse("realm", code::LENGTH, format!("realm is longer than {REALM} bytes"));
+        config.record_problem("realm", code::LENGTH, format!("realm is longer than {REALM} bytes"));
     }
     if !realm.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         let message = "realm may hold letters, digits, spaces and signs of ASCII alone";
-        config.refuse("realm", code::HEADER_VALUE, message);
+        config.record_problem("realm", code::HEADER_VALUE, message);
     }
     realm.to_owned()
 }

@@ -14,7 +14,7 @@ use super::super::action::Action;
 use super::super::action_error::{ActionError, failure};
 use super::super::config::Config;
 use super::super::problem::code;
-use super::super::replace::{Replaced, literal, replace};
+use super::super::replace::{Replaced, escape_replacement, replace_matches};
 use super::super::template::{PatternTemplate, Template};
 use super::super::turn::{Flow, Turn};
 
@@ -48,17 +48,17 @@ pub struct Replacement {
 
 impl Action for BodyFindReplace {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let body = turn.body(LIMIT).map_err(|error| unread(turn, error))?;
+        let body = turn.full_body(LIMIT).map_err(|error| unreadable_body_error(turn, error))?;
         let Some(body) = body else { return Ok(Flow::NeedBody { limit: LIMIT }) };
-        let plain = decoded(turn, &body).map_err(|error| unread(turn, error))?;
+        let plain = decode_body(turn, &body).map_err(|error| unreadable_body_error(turn, error))?;
         let (mut text, form) = match String::from_utf8(plain.into_owned()) {
             Ok(text) => (text, TextForm::Utf8),
-            Err(error) if is_text(turn) => (latin1(error.as_bytes()), TextForm::Latin1),
-            Err(_) => return Err(ActionError::harmless(failure::UNREADABLE, NOT_TEXT)),
+            Err(error) if is_text(turn) => (decode_latin1(error.as_bytes()), TextForm::Latin1),
+            Err(_) => return Err(ActionError::non_fatal(failure::UNREADABLE, NOT_TEXT)),
         };
         let mut matched = Vec::new();
         for (index, replacement) in self.replacements.iter().enumerate() {
-            let replaced = replacement.apply(&text, turn)?;
+            let replaced = replacement.replace_matches(&text, turn)?;
             if let Some(first) = replaced.matches.first() {
                 matched.push(json!({"replacement_index": index, "matched_content": first}));
             }
@@ -67,19 +67,19 @@ impl Action for BodyFindReplace {
         if !matched.is_empty() {
             let body = match form {
                 TextForm::Utf8 => text.into_bytes(),
-                TextForm::Latin1 => in_latin1(&text),
+                TextForm::Latin1 => encode_latin1(&text),
             };
             turn.exchange.set_body(turn.phase, body.into());
             if let Some(headers) = turn.headers_mut() {
                 headers.remove(CONTENT_ENCODING);
             }
         }
-        turn.result(json!({"replacements": matched}));
+        turn.set_result(json!({"replacements": matched}));
         Ok(Flow::Continue)
     }
 
     /// What is to be replaced may be what nobody is to see.
-    fn guards(&self) -> bool {
+    fn fails_closed(&self) -> bool {
         true
     }
 }
@@ -93,14 +93,14 @@ enum TextForm {
 }
 
 /// The body without its codings.
-fn decoded<'b>(turn: &mut Turn<'_>, body: &'b Bytes) -> Result<Cow<'b, [u8]>, ActionError> {
+fn decode_body<'b>(turn: &mut Turn<'_>, body: &'b Bytes) -> Result<Cow<'b, [u8]>, ActionError> {
     if turn.exchange.is_partial(turn.phase) && !body.is_empty() {
         let message = "a part of a body may hold the half of a match";
         return Err(ActionError::fatal(failure::UNREADABLE, message));
     }
     let headers = turn.headers_mut();
     let codings = headers.iter().flat_map(|headers| headers.get_all(CONTENT_ENCODING));
-    coding::decode(codings.map(HeaderValue::as_bytes), body, LIMIT).map_err(|problem| {
+    coding::decode_body(codings.map(HeaderValue::as_bytes), body, LIMIT).map_err(|problem| {
         let code = match problem {
             CodingError::TooLong(_) => failure::BODY,
             _ => failure::UNREADABLE,
@@ -110,11 +110,11 @@ fn decoded<'b>(turn: &mut Turn<'_>, body: &'b Bytes) -> Result<Cow<'b, [u8]>, Ac
 }
 
 /// A body that cannot be read does not pass, unless it says that it is none of a text.
-fn unread(turn: &mut Turn<'_>, error: ActionError) -> ActionError {
+fn unreadable_body_error(turn: &mut Turn<'_>, error: ActionError) -> ActionError {
     const MEDIA: [&str; 4] = ["image/", "audio/", "video/", "font/"];
     let kind = content_type(turn);
     let is_media = MEDIA.iter().any(|media| kind.starts_with(media)) && !is_text_type(&kind);
-    if is_media { ActionError::harmless(failure::UNREADABLE, NOT_TEXT) } else { error }
+    if is_media { ActionError::non_fatal(failure::UNREADABLE, NOT_TEXT) } else { error }
 }
 
 fn is_text(turn: &mut Turn<'_>) -> bool {
@@ -139,12 +139,12 @@ fn content_type(turn: &mut Turn<'_>) -> String {
 }
 
 /// A text of which each byte is a character.
-fn latin1(bytes: &[u8]) -> String {
+fn decode_latin1(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
 /// The bytes of such a text; what a replacement has brought besides is in UTF-8.
-fn in_latin1(text: &str) -> Vec<u8> {
+fn encode_latin1(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for character in text.chars() {
         match u8::try_from(character) {
@@ -156,11 +156,11 @@ fn in_latin1(text: &str) -> Vec<u8> {
 }
 
 impl Replacement {
-    fn apply(&self, text: &str, turn: &Turn<'_>) -> Result<Replaced, ActionError> {
+    fn replace_matches(&self, text: &str, turn: &Turn<'_>) -> Result<Replaced, ActionError> {
         let facts = turn.facts();
-        let pattern = self.from.regex(&facts)?;
-        let to = self.to.render(&facts, |value| literal(&value))?;
-        replace(&pattern, text, &to, RESULT).ok_or_else(|| {
+        let pattern = self.from.to_regex(&facts)?;
+        let to = self.to.render(&facts, |value| escape_replacement(&value))?;
+        replace_matches(&pattern, text, &to, RESULT).ok_or_else(|| {
             ActionError::fatal(
                 failure::BODY,
                 format!("the body would have more than {RESULT} bytes"),
@@ -169,23 +169,23 @@ impl Replacement {
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     let mut replacements = Vec::new();
-    for (place, entry) in config.entries("replacements", 1..=10) {
-        let mut entry = config.inside(place, entry);
-        replacements.extend(replacement(&mut entry));
-        entry.close();
+    for (place, entry) in config.list_entries("replacements", 1..=10) {
+        let mut entry = config.open_entry(place, entry);
+        replacements.extend(read_replacement(&mut entry));
+        entry.reject_unknown_fields();
     }
     Box::new(BodyFindReplace { replacements })
 }
 
-fn replacement(config: &mut Config<'_>) -> Option<Replacement> {
-    let source = config.required("from");
+fn read_replacement(config: &mut Config<'_>) -> Option<Replacement> {
+    let source = config.required_field("from");
     if source.is_some_and(|source| source == "") {
-        config.refuse("from", code::EMPTY, "from must not be empty");
+        config.record_problem("from", code::EMPTY, "from must not be empty");
     }
-    let from = config.pattern("from");
-    config.required("to");
-    let to = config.template("to");
+    let from = config.pattern_field("from");
+    config.required_field("to");
+    let to = config.template_field("to");
     Some(Replacement { from: from?, to: to? })
 }

@@ -17,8 +17,10 @@ use super::super::exchange::Request;
 use super::super::facts::{self, Facts};
 use super::super::path::{PathReadings, RawPath, RequestPath};
 use super::super::problem::code;
-use super::super::replace::{Replaced, literal, replace};
-use super::super::template::{Part, PatternTemplate, Template, computed, pattern_of, text_of};
+use super::super::replace::{Replaced, escape_replacement, replace_matches};
+use super::super::template::{
+    Part, PatternTemplate, Template, compile_computed, pattern_of, text_of,
+};
 use super::super::turn::Turn;
 use super::super::url::UrlParts;
 use super::nginx;
@@ -66,34 +68,35 @@ pub(super) struct RewrittenTarget {
 
 impl UrlRewriteRule {
     /// Reads the fields that say what becomes of a URL.
-    pub(super) fn parse(config: &mut Config<'_>) -> Self {
+    pub(super) fn from_config(config: &mut Config<'_>) -> Self {
         let words = [("ngrok", Format::Plain), ("nginx", Format::Nginx)];
-        let format = config.choice("format", code::CHOICE, &words).unwrap_or(Format::Plain);
+        let format = config.choice_field("format", code::CHOICE, &words).unwrap_or(Format::Plain);
         let from = match format {
             Format::Nginx if has_variable(config) => {
-                config.template("from").map(PatternTemplate::Computed)
+                config.template_field("from").map(PatternTemplate::Computed)
             }
-            _ => config.pattern("from"),
+            _ => config.pattern_field("from"),
         };
         config.checker().reads.path |= from.is_some();
         Self { from, to: config.required_template("to"), format }
     }
 
     /// What becomes of the URL of the request.
-    pub(super) fn apply(&self, turn: &Turn<'_>) -> Result<Changed, ActionError> {
+    pub(super) fn rewrite_url(&self, turn: &Turn<'_>) -> Result<Changed, ActionError> {
         let Some(request) = turn.exchange.request() else {
             return Err(ActionError::fatal(failure::VALUE, "there is no request"));
         };
-        let mut old = facts::whole(request);
+        let mut old = facts::full_url(request);
         let facts = turn.facts();
-        let to = self.replacement(request, &facts)?;
+        let to = self.render_replacement(request, &facts)?;
         let Replaced { text, matches } = match &self.from {
             None => Replaced { text: to.replace("$$", "$"), matches: vec![old.clone()] },
             Some(from) => {
-                let pattern = self.pattern(from, request, &facts)?;
-                let made = |url: &str| replace(&pattern, url, &to, LENGTH).ok_or_else(too_long);
+                let pattern = self.render_pattern(from, request, &facts)?;
+                let made =
+                    |url: &str| replace_matches(&pattern, url, &to, LENGTH).ok_or_else(too_long);
                 let replaced = made(&old)?;
-                let normalized = facts::normalized(request);
+                let normalized = facts::normalized_url(request);
                 if replaced.matches.is_empty() && normalized != old {
                     // No other spelling of a path shall lead around a change.
                     old = normalized;
@@ -111,13 +114,19 @@ impl UrlRewriteRule {
     }
 
     /// What matches are replaced with; values of expressions stand for themselves.
-    fn replacement(&self, request: &Request, facts: &Facts<'_>) -> Result<String, ActionError> {
+    fn render_replacement(
+        &self,
+        request: &Request,
+        facts: &Facts<'_>,
+    ) -> Result<String, ActionError> {
         let mut to = String::new();
         for part in &self.to.parts {
             match part {
-                Part::Expression(expression) => to.push_str(&literal(&text_of(expression, facts)?)),
+                Part::Expression(expression) => {
+                    to.push_str(&escape_replacement(&text_of(expression, facts)?))
+                }
                 Part::Text(text) if self.format == Format::Nginx => {
-                    to.push_str(&nginx::substitute(text, request, literal));
+                    to.push_str(&nginx::substitute_variables(text, request, escape_replacement));
                 }
                 Part::Text(text) => to.push_str(text),
             }
@@ -125,69 +134,72 @@ impl UrlRewriteRule {
         Ok(to)
     }
 
-    fn pattern<'c>(
+    fn render_pattern<'c>(
         &'c self,
         from: &'c PatternTemplate,
         request: &Request,
         facts: &Facts<'_>,
     ) -> Result<std::borrow::Cow<'c, ::regex::Regex>, ActionError> {
         let (PatternTemplate::Computed(template), Format::Nginx) = (from, self.format) else {
-            return from.regex(facts);
+            return from.to_regex(facts);
         };
         let mut source = String::new();
         for part in &template.parts {
             match part {
                 Part::Expression(expression) => source.push_str(&pattern_of(expression, facts)?),
                 Part::Text(text) => {
-                    source.push_str(&nginx::substitute(text, request, ::regex::escape));
+                    source.push_str(&nginx::substitute_variables(text, request, ::regex::escape));
                 }
             }
         }
-        computed(&source).map(std::borrow::Cow::Owned)
+        compile_computed(&source).map(std::borrow::Cow::Owned)
     }
 }
 
 impl Changed {
     /// What expressions find of it.
-    pub(super) fn result(&self) -> Json {
+    pub(super) fn result_json(&self) -> Json {
         json!({"matches": self.matches, "url": self.url})
     }
 
     /// The value of a `Location` header.
-    pub(super) fn location(&self) -> Result<HeaderValue, ActionError> {
+    pub(super) fn location_header(&self) -> Result<HeaderValue, ActionError> {
         let is_path = self.url.starts_with('/') && !self.url.starts_with("//");
         if !is_path && UrlParts::parse(&self.url).is_none() {
-            return Err(self.no_url());
+            return Err(self.invalid_url_error());
         }
-        HeaderValue::try_from(&self.url).map_err(|_| self.no_url())
+        HeaderValue::try_from(&self.url).map_err(|_| self.invalid_url_error())
     }
 
     /// Where the request goes now.
-    pub(super) fn target(&self, request: &Request) -> Result<RewrittenTarget, ActionError> {
+    pub(super) fn rewritten_target(
+        &self,
+        request: &Request,
+    ) -> Result<RewrittenTarget, ActionError> {
         if self.url.starts_with('/') && !self.url.starts_with("//") {
             let path = self.url.split('#').next().unwrap_or_default();
             return Ok(RewrittenTarget {
-                path: path.parse().map_err(|_| self.no_url())?,
+                path: path.parse().map_err(|_| self.invalid_url_error())?,
                 host: None,
             });
         }
-        let url = UrlParts::parse(&self.url).ok_or_else(|| self.no_url())?;
+        let url = UrlParts::parse(&self.url).ok_or_else(|| self.invalid_url_error())?;
         let path = if url.path.is_empty() { "/" } else { url.path };
         let has_query = self.url.contains('?');
         let path = if has_query { format!("{path}?{}", url.query) } else { path.to_owned() };
-        let path = path.parse().map_err(|_| self.no_url())?;
+        let path = path.parse().map_err(|_| self.invalid_url_error())?;
         let host = url.authority.rsplit_once('@').map_or(url.authority, |(_, host)| host);
-        if facts::authority(request) == host {
+        if facts::request_authority(request) == host {
             return Ok(RewrittenTarget { path, host: None });
         }
-        RequestHost::parse(host).map_err(|_| self.no_url())?;
-        let value = HeaderValue::try_from(host).map_err(|_| self.no_url())?;
-        let authority = host.parse().map_err(|_| self.no_url())?;
+        RequestHost::parse(host).map_err(|_| self.invalid_url_error())?;
+        let value = HeaderValue::try_from(host).map_err(|_| self.invalid_url_error())?;
+        let authority = host.parse().map_err(|_| self.invalid_url_error())?;
         Ok(RewrittenTarget { path, host: Some((value, authority)) })
     }
 
-    fn no_url(&self) -> ActionError {
-        ActionError::harmless(failure::VALUE, format!("{:?} is not a url", self.url))
+    fn invalid_url_error(&self) -> ActionError {
+        ActionError::non_fatal(failure::VALUE, format!("{:?} is not a url", self.url))
     }
 }
 
@@ -218,12 +230,12 @@ fn without_lost_authority(url: &str) -> &str {
 }
 
 fn too_long() -> ActionError {
-    ActionError::harmless(failure::VALUE, format!("a url of more than {LENGTH} bytes"))
+    ActionError::non_fatal(failure::VALUE, format!("a url of more than {LENGTH} bytes"))
 }
 
 /// Whether a variable can occur in `from`, which is then no pattern yet.
 fn has_variable(config: &mut Config<'_>) -> bool {
-    let from = config.value("from").and_then(|from| from.as_str()).unwrap_or_default();
+    let from = config.field_value("from").and_then(|from| from.as_str()).unwrap_or_default();
     let mut pairs = from.bytes().zip(from.bytes().skip(1));
     pairs.any(|(first, second)| first == b'$' && second.is_ascii_alphabetic())
 }

@@ -34,12 +34,12 @@ pub struct CircuitBreakerAction {
 
 impl Action for CircuitBreakerAction {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let breaker = turn.world.state().breaker(turn.rule, turn.action, self.limits());
+        let breaker = turn.world.state().breaker_for(turn.rule, turn.action, self.breaker_limits());
         let attempt = breaker.try_once(turn.instant());
-        turn.result(json!({"tripped": attempt.is_none()}));
+        turn.set_result(json!({"tripped": attempt.is_none()}));
         match attempt {
             Some(attempt) => turn.exchange.attempts.push(attempt),
-            None if self.enforce => return Ok(Flow::End(Verdict::Respond(tripped()))),
+            None if self.enforce => return Ok(Flow::End(Verdict::Respond(tripped_response()))),
             None => {}
         }
         Ok(Flow::Continue)
@@ -47,7 +47,7 @@ impl Action for CircuitBreakerAction {
 }
 
 impl CircuitBreakerAction {
-    fn limits(&self) -> BreakerLimits {
+    fn breaker_limits(&self) -> BreakerLimits {
         BreakerLimits {
             tripped: self.tripped_duration,
             window: self.window_duration,
@@ -59,50 +59,50 @@ impl CircuitBreakerAction {
 }
 
 /// What visitors get while the circuit is open.
-fn tripped() -> LocalResponse {
+fn tripped_response() -> LocalResponse {
     let sentence = "The circuit breaker is open: the backend failed too often.";
     LocalResponse::refusal(StatusCode::SERVICE_UNAVAILABLE, 3202, sentence)
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     // The window has ten buckets; the field exists so that a document may say so.
-    config.integer(NUM_BUCKETS, Some(10), 10..=10);
+    config.integer_field(NUM_BUCKETS, Some(10), 10..=10);
     Box::new(CircuitBreakerAction {
-        error_threshold: error_threshold(config),
-        volume_threshold: config.integer(VOLUME_THRESHOLD, Some(10), 1..=u32::MAX.into()),
-        window_duration: window_duration(config),
-        tripped_duration: duration(config, "tripped_duration"),
-        enforce: config.truth(ENFORCE, true),
+        error_threshold: read_error_threshold(config),
+        volume_threshold: config.integer_field(VOLUME_THRESHOLD, Some(10), 1..=u32::MAX.into()),
+        window_duration: read_window_duration(config),
+        tripped_duration: read_duration(config, "tripped_duration"),
+        enforce: config.bool_field(ENFORCE, true),
     })
 }
 
 /// The name that the module has for `window_duration`, which the action had before.
 const OLD_WINDOW: &str = "rolling_window";
 
-fn error_threshold(config: &mut Config<'_>) -> f64 {
+fn read_error_threshold(config: &mut Config<'_>) -> f64 {
     let (new, old) = (ERROR_THRESHOLD, ERROR_THRESHOLD_PERCENTAGE);
-    let field = if either(config, new.name(), old.name()) == old.name() { old } else { new };
-    config.number(field, 0.5, 0.0..=1.0)
+    let field = if resolve_alias(config, new.name(), old.name()) == old.name() { old } else { new };
+    config.number_field(field, 0.5, 0.0..=1.0)
 }
 
-fn window_duration(config: &mut Config<'_>) -> Duration {
-    let name = either(config, "window_duration", OLD_WINDOW);
-    duration(config, name)
+fn read_window_duration(config: &mut Config<'_>) -> Duration {
+    let name = resolve_alias(config, "window_duration", OLD_WINDOW);
+    read_duration(config, name)
 }
 
 /// The one of two names that is there.
-fn either(config: &mut Config<'_>, name: &'static str, old: &'static str) -> &'static str {
-    let has = config.value(name).is_some();
-    if config.value(old).is_none() {
+fn resolve_alias(config: &mut Config<'_>, name: &'static str, old: &'static str) -> &'static str {
+    let has = config.field_value(name).is_some();
+    if config.field_value(old).is_none() {
         return name;
     }
     if has {
-        config.refuse(old, code::DUPLICATE, format!("{old} is the older name of {name}"));
+        config.record_problem(old, code::DUPLICATE, format!("{old} is the older name of {name}"));
     }
     old
 }
 
-fn duration(config: &mut Config<'_>, name: &'static str) -> Duration {
+fn read_duration(config: &mut Config<'_>, name: &'static str) -> Duration {
     let limits = Duration::from_secs(1)..=Duration::from_secs(120);
-    config.duration(name, Duration::from_secs(10), limits)
+    config.duration_field(name, Duration::from_secs(10), limits)
 }

@@ -16,6 +16,6 @@ impl Action for CloseConnection {
     }
 }
 
-pub(in super::super) fn parse(_: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(_: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(CloseConnection)
 }

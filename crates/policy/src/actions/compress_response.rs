@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::action::Action;
 use super::super::action_error::ActionError;
-use super::super::compression::{Coding, is_encoded, negotiate};
+use super::super::compression::{Coding, is_encoded, negotiate_coding};
 use super::super::config::Config;
 use super::super::problem::code;
 use super::super::turn::{Flow, Turn};
@@ -19,10 +19,10 @@ pub struct CompressResponse {
 impl Action for CompressResponse {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let request_headers = turn.exchange.request().map(|request| &request.head.headers);
-        let chosen = request_headers.and_then(|headers| negotiate(headers, &self.codings));
+        let chosen = request_headers.and_then(|headers| negotiate_coding(headers, &self.codings));
         let response = turn.exchange.response();
         let encoded = response.is_some_and(|response| is_encoded(&response.head.headers));
-        turn.result(json!({
+        turn.set_result(json!({
             "already_compressed": encoded,
             "negotiated_algorithm": chosen.filter(|_| !encoded).map_or("", Coding::name),
         }));
@@ -39,14 +39,18 @@ const ALGORITHMS: [(&str, Option<Coding>); 4] = [
     ("compress", None),
 ];
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let names = config.texts("algorithms", 0..=usize::MAX);
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    let names = config.text_entries("algorithms", 0..=usize::MAX);
     let mut algorithms = Vec::new();
     for (place, name) in names {
         match ALGORITHMS.iter().find(|(known, _)| *known == name) {
-            None => config.refuse_at(&place, code::ALGORITHM, "not gzip, deflate, br or compress"),
+            None => config.record_problem_at(
+                &place,
+                code::ALGORITHM,
+                "not gzip, deflate, br or compress",
+            ),
             Some((_, algorithm)) if algorithms.contains(algorithm) => {
-                config.refuse_at(&place, code::DUPLICATE, format!("{name} is there twice"));
+                config.record_problem_at(&place, code::DUPLICATE, format!("{name} is there twice"));
             }
             Some((_, algorithm)) => algorithms.push(*algorithm),
         }

@@ -32,9 +32,13 @@ impl Action for CustomResponse {
         // The configuration allows only such numbers.
         let status = StatusCode::from_u16(self.status_code).unwrap_or_default();
         let body = if has_content(status) { turn.render(&self.body)? } else { String::new() };
-        let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
+        let mut headers: HeaderMap =
+            headers::render_headers(&self.headers, turn)?.into_iter().collect();
         if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.literal_type.of(&body)));
+            headers.insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static(self.literal_type.content_type(&body)),
+            );
         }
         let answer = LocalResponse { status, headers, body: body.into(), code: None };
         Ok(Flow::End(Verdict::Respond(answer)))
@@ -59,15 +63,15 @@ enum LiteralType {
 }
 
 impl LiteralType {
-    fn read(body: &Template) -> Self {
-        let pieces: Vec<_> = body.texts().collect();
+    fn from_template(body: &Template) -> Self {
+        let pieces: Vec<_> = body.text_pieces().collect();
         let literal = pieces.join(EXPRESSION);
-        let is_json = match body.fixed() {
+        let is_json = match body.fixed_text() {
             Some(text) => is_json(text),
             None => literal.trim_start().starts_with(['{', '[']),
         };
         // A visitor must not choose the content of a page because a text mentions a tag.
-        let may_be_html = body.fixed().is_some()
+        let may_be_html = body.fixed_text().is_some()
             || (!body.begins_with_expression() && begins_with_markup(&literal));
         match is_json {
             true => Self::Json,
@@ -76,7 +80,7 @@ impl LiteralType {
         }
     }
 
-    fn of(self, body: &str) -> &'static str {
+    fn content_type(self, body: &str) -> &'static str {
         match self {
             Self::Html => "text/html; charset=utf-8",
             Self::Json if is_json(body) => "application/json",
@@ -93,21 +97,21 @@ fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let body = body(config);
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    let body = read_body_template(config);
     Box::new(CustomResponse {
-        status_code: config.status(200, FINAL_STATUS),
-        literal_type: LiteralType::read(&body),
+        status_code: config.status_field(200, FINAL_STATUS),
+        literal_type: LiteralType::from_template(&body),
         body,
-        headers: headers::map(config, "headers", 0..=10),
+        headers: headers::read_header_map(config, "headers", 0..=10),
     })
 }
 
 /// The body, which was called `content` before.
-fn body(config: &mut Config<'_>) -> Template {
-    let (body, content) = (config.template("body"), config.template("content"));
+fn read_body_template(config: &mut Config<'_>) -> Template {
+    let (body, content) = (config.template_field("body"), config.template_field("content"));
     if body.is_some() && content.is_some() {
-        config.refuse("content", code::DUPLICATE, "content is the older name of body");
+        config.record_problem("content", code::DUPLICATE, "content is the older name of body");
     }
     body.or(content).unwrap_or_default()
 }
@@ -141,7 +145,7 @@ mod tests {
             ("{\"x\": \"<b>${req.host}</b>\"}", LiteralType::Json),
         ] {
             let template = Template::compile(body, Phase::Request).unwrap();
-            assert_eq!(LiteralType::read(&template), expected, "{body}");
+            assert_eq!(LiteralType::from_template(&template), expected, "{body}");
         }
     }
 }

@@ -27,6 +27,6 @@ impl Action for Deny {
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    Box::new(Deny { status_code: config.status(403, FINAL_STATUS) })
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    Box::new(Deny { status_code: config.status_field(403, FINAL_STATUS) })
 }

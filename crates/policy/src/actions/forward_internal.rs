@@ -42,7 +42,7 @@ impl Action for ForwardInternal {
                 ActionError { fatal: self.always_ends(), ..ActionError::fatal(code::URL, message) };
             return Err(failure);
         }
-        turn.result(json!({"url": url}));
+        turn.set_result(json!({"url": url}));
         Ok(Flow::End(Verdict::Forward { url }))
     }
 
@@ -51,45 +51,45 @@ impl Action for ForwardInternal {
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     // There are no other endpoints that it could forward to.
-    config.choice("binding", code::CHOICE, &[("internal", ())]);
+    config.choice_field("binding", code::CHOICE, &[("internal", ())]);
     let words = [("halt", OnError::Halt), ("continue", OnError::Continue)];
     Box::new(ForwardInternal {
-        url: url(config),
-        on_error: config.choice("on_error", code::CHOICE, &words).unwrap_or(OnError::Halt),
+        url: read_url(config),
+        on_error: config.choice_field("on_error", code::CHOICE, &words).unwrap_or(OnError::Halt),
     })
 }
 
-fn url(config: &mut Config<'_>) -> Template {
+fn read_url(config: &mut Config<'_>) -> Template {
     let template = config.required_template("url");
-    let schemes = schemes(config.phase());
-    if let Some(fixed) = template.fixed().filter(|url| !url.is_empty())
+    let schemes = allowed_schemes(config.phase());
+    if let Some(fixed) = template.fixed_text().filter(|url| !url.is_empty())
         && let Err(problem) = check_target(fixed, config.phase())
     {
         let (schemes, shown) = (schemes.join(" or "), mask::url(fixed));
         let message = format!(
             "url must be {schemes} with a host that ends in .internal: {shown:?} {problem}"
         );
-        config.refuse("url", code::URL, message);
+        config.record_problem("url", code::URL, message);
     }
     template
 }
 
 /// What the traffic of a phase can be forwarded as.
-fn schemes(phase: Phase) -> &'static [&'static str] {
+fn allowed_schemes(phase: Phase) -> &'static [&'static str] {
     if phase == Phase::Connect { &["tcp", "tls"] } else { &["http", "https"] }
 }
 
 /// Checks that traffic of a phase can be forwarded to a URL.
 fn check_target(url: &str, phase: Phase) -> Result<(), String> {
-    let (authority, rest) = Authority::split(url).map_err(|problem| problem.to_string())?;
+    let (authority, rest) = Authority::split_url(url).map_err(|problem| problem.to_string())?;
     if rest.starts_with('\\') {
         return Err(AddressError::Blank.to_string());
     }
     let scheme = authority.scheme.name();
-    if !schemes(phase).contains(&scheme) {
+    if !allowed_schemes(phase).contains(&scheme) {
         return Err(format!("has the scheme {scheme}"));
     }
-    internal_address::problem(&authority).map_or(Ok(()), Err)
+    internal_address::address_problem(&authority).map_or(Ok(()), Err)
 }

@@ -59,26 +59,27 @@ pub struct HttpRequest {
 
 impl Action for HttpRequest {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let mut fetch = self.fetch(turn)?;
+        let mut fetch = self.build_fetch(turn)?;
         let mut attempts: Vec<Value> = Vec::new();
         loop {
             fetch.attempt += 1;
-            let Some(fetched) = turn.fetched(&fetch) else { return Ok(Flow::Fetch(fetch)) };
-            attempts.push(describe(&fetch, fetched));
-            if fetch.attempt < TRIES && self.retries(turn, &attempts) {
+            let Some(fetched) = turn.find_fetched(&fetch) else { return Ok(Flow::Fetch(fetch)) };
+            attempts.push(attempt_json(&fetch, fetched));
+            if fetch.attempt < TRIES && self.should_retry(turn, &attempts) {
                 continue;
             }
-            let failed = fetched.as_ref().err().map(|reason| self.failure(reason));
-            turn.result(result(attempts));
+            let failed = fetched.as_ref().err().map(|reason| self.fetch_error(reason));
+            turn.set_result(result_json(attempts));
             return failed.map_or(Ok(Flow::Continue), Err);
         }
     }
 }
 
 impl HttpRequest {
-    fn fetch(&self, turn: &Turn<'_>) -> Result<Fetch, ActionError> {
-        let url = self.target(turn)?;
-        let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
+    fn build_fetch(&self, turn: &Turn<'_>) -> Result<Fetch, ActionError> {
+        let url = self.build_url(turn)?;
+        let mut headers: HeaderMap =
+            headers::render_headers(&self.headers, turn)?.into_iter().collect();
         let body = turn.render(&self.body)?;
         if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -97,16 +98,16 @@ impl HttpRequest {
     }
 
     /// The URL with what is added to its query.
-    fn target(&self, turn: &Turn<'_>) -> Result<WebUrl, ActionError> {
+    fn build_url(&self, turn: &Turn<'_>) -> Result<WebUrl, ActionError> {
         let text = turn.render(&self.url)?;
         let refused = |message: String| ActionError {
-            fatal: self.halts(),
+            fatal: self.halts_on_error(),
             ..ActionError::fatal(code::URL, message)
         };
         let shown = mask::url(&text);
         let mut url =
             parse_url(&text).map_err(|problem| refused(format!("the url {shown:?} {problem}")))?;
-        if let Some(problem) = internal_address::problem(url.authority()) {
+        if let Some(problem) = internal_address::address_problem(url.authority()) {
             return Err(refused(format!("the url {shown:?} {problem}")));
         }
         for (name, value) in &self.query {
@@ -118,46 +119,46 @@ impl HttpRequest {
     }
 
     /// Whether the request is sent again; an expression that fails says no.
-    fn retries(&self, turn: &Turn<'_>, attempts: &[Value]) -> bool {
+    fn should_retry(&self, turn: &Turn<'_>, attempts: &[Value]) -> bool {
         let Some(condition) = &self.retry else { return false };
         let mut last = attempts.last().cloned().unwrap_or_default();
         last["error"] = last["error"]["message"].take();
         let names = json!({"attempts": attempts.len(), "last_attempt": last});
-        let facts = Facts::with(turn.exchange, turn.world, &names);
+        let facts = Facts::with_names(turn.exchange, turn.world, &names);
         condition.is_true(&facts, false) == Ok(true)
     }
 
-    fn failure(&self, reason: &FetchFailed) -> ActionError {
+    fn fetch_error(&self, reason: &FetchFailed) -> ActionError {
         let number = match reason {
             FetchFailed::Unreachable(_) | FetchFailed::OutOfReach(_) => 3600,
             FetchFailed::TooLong => 3601,
             FetchFailed::Late => 3602,
             FetchFailed::Loop => 3603,
         };
-        ActionError { fatal: self.halts(), ..ActionError::fatal(number, reason) }
+        ActionError { fatal: self.halts_on_error(), ..ActionError::fatal(number, reason) }
     }
 
-    fn halts(&self) -> bool {
+    fn halts_on_error(&self) -> bool {
         self.on_error == OnError::Halt
     }
 }
 
 /// What came of one try.
-fn describe(fetch: &Fetch, fetched: &Fetched) -> Value {
+fn attempt_json(fetch: &Fetch, fetched: &Fetched) -> Value {
     let request = json!({
         "method": fetch.method.as_str(),
-        "url": fetch.url.written(),
-        "header": lists(&fetch.headers),
-        "headers": lists(&fetch.headers),
+        "url": fetch.url.as_written(),
+        "header": headers_json(&fetch.headers),
+        "headers": headers_json(&fetch.headers),
         "body": String::from_utf8_lossy(&fetch.body),
     });
     match fetched {
         Ok(response) => json!({
             "req": request,
-            "res": answer(response),
+            "res": response_json(response),
             "error": null,
             "response_status_code": response.status().as_u16(),
-            "response_header": lists(response.headers()),
+            "response_header": headers_json(response.headers()),
         }),
         Err(reason) => {
             json!({"req": request, "res": null, "error": {"message": reason.to_string()}})
@@ -165,17 +166,17 @@ fn describe(fetch: &Fetch, fetched: &Fetched) -> Value {
     }
 }
 
-fn answer(response: &Response<bytes::Bytes>) -> Value {
+fn response_json(response: &Response<bytes::Bytes>) -> Value {
     json!({
         "status_code": response.status().as_u16(),
         "statusCode": response.status().as_u16(),
-        "header": lists(response.headers()),
-        "headers": lists(response.headers()),
+        "header": headers_json(response.headers()),
+        "headers": headers_json(response.headers()),
         "body": String::from_utf8_lossy(response.body()),
     })
 }
 
-fn lists(headers: &HeaderMap) -> Value {
+fn headers_json(headers: &HeaderMap) -> Value {
     let texts = |name| -> Vec<_> {
         let values = headers.get_all(name).iter();
         values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
@@ -184,39 +185,41 @@ fn lists(headers: &HeaderMap) -> Value {
 }
 
 /// What expressions find: the last try, and all of them.
-fn result(attempts: Vec<Value>) -> Value {
+fn result_json(attempts: Vec<Value>) -> Value {
     let last = attempts.last().cloned().unwrap_or_default();
     json!({"req": last["req"], "res": last["res"], "attempts": attempts})
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     let words = [("halt", OnError::Halt), ("continue", OnError::Continue)];
     let limits = Duration::from_secs(1)..=Duration::from_secs(30);
     Box::new(HttpRequest {
-        url: url(config),
-        method: method(config),
-        headers: headers(config),
-        query: query(config),
-        body: config.template("body").unwrap_or_default(),
-        max_redirects: config.integer(MAX_REDIRECTS, Some(0), 0..=10).try_into().unwrap_or(0),
-        timeout: config.duration("timeout", Duration::from_secs(3), limits),
-        retry: retry(config),
-        on_error: config.choice("on_error", code::CHOICE, &words).unwrap_or(OnError::Continue),
+        url: read_url(config),
+        method: read_method(config),
+        headers: read_headers(config),
+        query: read_query_params(config),
+        body: config.template_field("body").unwrap_or_default(),
+        max_redirects: config.integer_field(MAX_REDIRECTS, Some(0), 0..=10).try_into().unwrap_or(0),
+        timeout: config.duration_field("timeout", Duration::from_secs(3), limits),
+        retry: read_retry_condition(config),
+        on_error: config
+            .choice_field("on_error", code::CHOICE, &words)
+            .unwrap_or(OnError::Continue),
     })
 }
 
-fn url(config: &mut Config<'_>) -> Template {
+fn read_url(config: &mut Config<'_>) -> Template {
     let template = config.required_template("url");
-    if let Some(fixed) = template.fixed().filter(|url| !url.is_empty()) {
+    if let Some(fixed) = template.fixed_text().filter(|url| !url.is_empty()) {
         let shown = mask::url(fixed);
         let problem = match parse_url(fixed) {
             Err(problem) => Some(format!("url must be http or https: {shown:?} {problem}")),
-            Ok(url) => internal_address::problem(url.authority()).map(|problem| {
+            Ok(url) => internal_address::address_problem(url.authority()).map(|problem| {
                 format!("url must be one of an internal endpoint: {shown:?} {problem}")
             }),
         };
         if let Some(message) = problem {
-            config.refuse("url", code::URL, message);
+            config.record_problem("url", code::URL, message);
         }
     }
     template
@@ -227,50 +230,50 @@ fn parse_url(text: &str) -> Result<WebUrl, AddressError> {
     WebUrl::parse_with_login(text)
 }
 
-fn headers(config: &mut Config<'_>) -> HeaderTemplates {
-    headers::map(config, "headers", 0..=10)
+fn read_headers(config: &mut Config<'_>) -> HeaderTemplates {
+    headers::read_header_map(config, "headers", 0..=10)
 }
 
-fn method(config: &mut Config<'_>) -> Method {
-    let Some(name) = config.text("method") else { return Method::GET };
+fn read_method(config: &mut Config<'_>) -> Method {
+    let Some(name) = config.text_field("method") else { return Method::GET };
     let method = Method::try_from(name).ok().filter(|method| method != Method::CONNECT);
     method.unwrap_or_else(|| {
-        config.refuse("method", code::VALUE, "not a method");
+        config.record_problem("method", code::VALUE, "not a method");
         Method::GET
     })
 }
 
-fn query(config: &mut Config<'_>) -> Vec<(Template, Template)> {
+fn read_query_params(config: &mut Config<'_>) -> Vec<(Template, Template)> {
     let mut query = Vec::new();
-    for (place, entry) in config.entries("query_params", 0..=32) {
-        query.push(parameter(config, place, entry));
+    for (place, entry) in config.list_entries("query_params", 0..=32) {
+        query.push(read_query_param(config, place, entry));
     }
     query
 }
 
-fn parameter<'a>(
+fn read_query_param<'a>(
     config: &mut Config<'a>,
     place: DocumentPath,
     entry: &'a Value,
 ) -> (Template, Template) {
-    let mut entry = config.inside(place, entry);
+    let mut entry = config.open_entry(place, entry);
     let key = entry.required_template("key");
-    let value = entry.template("value").unwrap_or_default();
-    entry.close();
+    let value = entry.template_field("value").unwrap_or_default();
+    entry.reject_unknown_fields();
     (key, value)
 }
 
 /// The condition, which was once written as a truth.
-fn retry(config: &mut Config<'_>) -> Option<Expression> {
+fn read_retry_condition(config: &mut Config<'_>) -> Option<Expression> {
     const NAME: &str = RETRY_CONDITION.name();
-    match config.value(NAME)? {
+    match config.field_value(NAME)? {
         Value::Bool(false) => None,
         Value::String(source) => {
             let place = config.place().field(NAME);
-            config.checker().condition(&place, source, &["attempts", "last_attempt"])
+            config.checker().compile_condition(&place, source, &["attempts", "last_attempt"])
         }
         _ => {
-            config.refuse(NAME, code::CONFIG, "retry_condition must be an expression");
+            config.record_problem(NAME, code::CONFIG, "retry_condition must be an expression");
             None
         }
     }

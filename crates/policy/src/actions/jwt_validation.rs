@@ -72,22 +72,22 @@ impl Action for JwtValidation {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let mut results = Vec::new();
         for location in &self.tokens {
-            let token = match present::find(location, turn)? {
+            let token = match present::find_token(location, turn)? {
                 Present::NeedBody { limit } => return Ok(Flow::NeedBody { limit }),
-                Present::Missing(refusal) => return refuse(turn, results, &refusal),
+                Present::Missing(refusal) => return reject_request(turn, results, &refusal),
                 Present::Found(token) => token,
             };
-            let checked = match self.check(&token, turn) {
+            let checked = match self.check_token(&token, turn) {
                 Checked::Keys(request) => return Ok(Flow::Keys(request)),
                 Checked::Good => Ok(()),
                 Checked::Bad(refusal) => Err(refusal),
             };
-            results.push(describe(location, &token, checked.is_ok()));
+            results.push(token_json(location, &token, checked.is_ok()));
             if let Err(refusal) = checked {
-                return refuse(turn, results, &refusal);
+                return reject_request(turn, results, &refusal);
             }
         }
-        turn.result(json!({"tokens": results}));
+        turn.set_result(json!({"tokens": results}));
         Ok(Flow::Continue)
     }
 }
@@ -101,11 +101,11 @@ enum Checked {
 }
 
 impl JwtValidation {
-    fn check(&self, token: &Jwt, turn: &Turn<'_>) -> Checked {
-        let name = token.algorithm();
+    fn check_token(&self, token: &Jwt, turn: &Turn<'_>) -> Checked {
+        let name = token.algorithm_name();
         let algorithm = self.algorithms.iter().find(|algorithm| algorithm.name() == name);
         let Some(algorithm) = algorithm else { return Checked::Bad(refusal::SIGNATURE) };
-        match self.verify(token, *algorithm, turn) {
+        match self.verify_signature(token, *algorithm, turn) {
             Checked::Good => {}
             other => return other,
         }
@@ -124,15 +124,15 @@ impl JwtValidation {
 
     /// Looks for the key that made the signature, source by source: first among those that are known. A new key
     /// may have the name of an old one, or none.
-    fn verify(&self, token: &Jwt, algorithm: Algorithm, turn: &Turn<'_>) -> Checked {
-        let (key, message) = (token.key(), token.message.as_bytes());
+    fn verify_signature(&self, token: &Jwt, algorithm: Algorithm, turn: &Turn<'_>) -> Checked {
+        let (key, message) = (token.key_id(), token.message.as_bytes());
         let mut is_unreachable = false;
         for is_missing in [false, true] {
             for url in &self.key_sources {
                 let request = KeyRequest { url: url.clone(), is_missing, lifetime: KEYS_OF_TOKENS };
-                match turn.keys(&request) {
+                match turn.find_keys(&request) {
                     Some(Some(keys))
-                        if keys.verifies(key, algorithm, message, &token.signature) =>
+                        if keys.verifies_signature(key, algorithm, message, &token.signature) =>
                     {
                         return Checked::Good;
                     }
@@ -146,7 +146,7 @@ impl JwtValidation {
     }
 }
 
-fn describe(location: &TokenLocation, token: &Jwt, verified: bool) -> Value {
+fn token_json(location: &TokenLocation, token: &Jwt, verified: bool) -> Value {
     json!({
         "header": token.header,
         "payload": token.payload,
@@ -157,112 +157,120 @@ fn describe(location: &TokenLocation, token: &Jwt, verified: bool) -> Value {
     })
 }
 
-fn refuse(
+fn reject_request(
     turn: &mut Turn<'_>,
     tokens: Vec<Value>,
     refusal: &JwtRejection,
 ) -> Result<Flow, ActionError> {
     let error = json!({"code": refusal.code, "message": refusal.sentence});
-    turn.result(json!({"tokens": tokens, "error": error}));
-    Ok(Flow::End(Verdict::Respond(refusal.answer())))
+    turn.set_result(json!({"tokens": tokens, "error": error}));
+    Ok(Flow::End(Verdict::Respond(refusal.to_response())))
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let start = config.found();
-    let (algorithms, key_sources, key_identification) = signatures(config);
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    let start = config.problem_count();
+    let (algorithms, key_sources, key_identification) = read_signature_rules(config);
     let validation = JwtValidation {
-        issuers: allow_list(config, "issuer", 1),
-        audiences: allow_list(config, "audience", 0),
-        tokens: tokens(config),
+        issuers: read_allow_list(config, "issuer", 1),
+        audiences: read_allow_list(config, "audience", 0),
+        tokens: read_token_locations(config),
         algorithms,
         key_sources,
         key_identification,
     };
-    config.recode(start, code::VALUE);
+    config.override_codes(start, code::VALUE);
     Box::new(validation)
 }
 
 /// The values of `issuer.allow_list[].value` or of `audience`.
-fn allow_list(config: &mut Config<'_>, name: &'static str, least: usize) -> Vec<String> {
-    let mut object = config.object(name);
+fn read_allow_list(config: &mut Config<'_>, name: &'static str, least: usize) -> Vec<String> {
+    let mut object = config.open_object(name);
     let mut values = Vec::new();
-    for (place, entry) in object.entries("allow_list", least..=ENTRIES) {
-        let mut entry = object.inside(place, entry);
-        values.push(required_text(&mut entry, "value"));
-        entry.close();
+    for (place, entry) in object.list_entries("allow_list", least..=ENTRIES) {
+        let mut entry = object.open_entry(place, entry);
+        values.push(read_required_text(&mut entry, "value"));
+        entry.reject_unknown_fields();
     }
-    object.close();
+    object.reject_unknown_fields();
     values
 }
 
-fn tokens(config: &mut Config<'_>) -> Vec<TokenLocation> {
-    let mut http = config.object("http");
+fn read_token_locations(config: &mut Config<'_>) -> Vec<TokenLocation> {
+    let mut http = config.open_object("http");
     let mut tokens = Vec::new();
-    for (place, entry) in http.entries("tokens", 1..=ENTRIES) {
-        tokens.push(token(&mut http, place, entry));
+    for (place, entry) in http.list_entries("tokens", 1..=ENTRIES) {
+        tokens.push(read_token_location(&mut http, place, entry));
     }
-    http.close();
+    http.reject_unknown_fields();
     tokens
 }
 
-fn token<'a>(http: &mut Config<'a>, place: DocumentPath, entry: &'a Value) -> TokenLocation {
-    let mut entry = http.inside(place, entry);
-    entry.required("method");
+fn read_token_location<'a>(
+    http: &mut Config<'a>,
+    place: DocumentPath,
+    entry: &'a Value,
+) -> TokenLocation {
+    let mut entry = http.open_entry(place, entry);
+    entry.required_field("method");
     let methods = [("header", Method::Header), ("body", Method::Body)];
-    let method = entry.choice("method", code::CHOICE, &methods);
+    let method = entry.choice_field("method", code::CHOICE, &methods);
     let token = TokenLocation {
-        kind: entry.text("type").unwrap_or("jwt").to_owned(),
+        kind: entry.text_field("type").unwrap_or("jwt").to_owned(),
         method: method.unwrap_or(Method::Header),
-        name: required_text(&mut entry, "name"),
-        prefix: entry.text("prefix").unwrap_or_default().to_owned(),
+        name: read_required_text(&mut entry, "name"),
+        prefix: entry.text_field("prefix").unwrap_or_default().to_owned(),
     };
-    entry.close();
+    entry.reject_unknown_fields();
     token
 }
 
 /// How a token may be signed, where keys come from, and how one is picked.
-fn signatures(config: &mut Config<'_>) -> (Vec<Algorithm>, Vec<String>, Value) {
-    let mut jws = config.object("jws");
-    let algorithms = algorithms(&mut jws);
-    let mut keys = jws.object("keys");
-    let mut sources = keys.object("sources");
-    let urls = urls(&mut sources);
-    sources.close();
-    let identification = keys.value("identification").cloned();
-    keys.close();
-    jws.close();
+fn read_signature_rules(config: &mut Config<'_>) -> (Vec<Algorithm>, Vec<String>, Value) {
+    let mut jws = config.open_object("jws");
+    let algorithms = read_algorithms(&mut jws);
+    let mut keys = jws.open_object("keys");
+    let mut sources = keys.open_object("sources");
+    let urls = read_key_urls(&mut sources);
+    sources.reject_unknown_fields();
+    let identification = keys.field_value("identification").cloned();
+    keys.reject_unknown_fields();
+    jws.reject_unknown_fields();
     (algorithms, urls, identification.unwrap_or_default())
 }
 
-fn algorithms(jws: &mut Config<'_>) -> Vec<Algorithm> {
-    let names = jws.texts("allowed_algorithms", 1..=ALGORITHMS.len());
+fn read_algorithms(jws: &mut Config<'_>) -> Vec<Algorithm> {
+    let names = jws.text_entries("allowed_algorithms", 1..=ALGORITHMS.len());
     let mut algorithms = Vec::new();
     for (place, name) in names {
         match ALGORITHMS.iter().find(|(known, _)| *known == name) {
             Some((_, algorithm)) => algorithms.push(*algorithm),
-            None => jws.refuse_at(&place, code::ALGORITHM, format!("{name} is not an algorithm")),
+            None => jws.record_problem_at(
+                &place,
+                code::ALGORITHM,
+                format!("{name} is not an algorithm"),
+            ),
         }
     }
     algorithms
 }
 
-fn urls(sources: &mut Config<'_>) -> Vec<String> {
-    let urls = sources.texts("additional_jkus", 0..=ENTRIES);
+fn read_key_urls(sources: &mut Config<'_>) -> Vec<String> {
+    let urls = sources.text_entries("additional_jkus", 0..=ENTRIES);
     for (place, url) in &urls {
         if let Err(problem) = WebUrl::parse_with_login(url) {
             let shown = mask::url(url);
             let message = format!("must be an http or https url: {shown:?} {problem}");
-            sources.refuse_at(place, code::URL, message);
+            sources.record_problem_at(place, code::URL, message);
         }
     }
     urls.into_iter().map(|(_, url)| url.to_owned()).collect()
 }
 
-fn required_text(config: &mut Config<'_>, name: &'static str) -> String {
-    config.required(name);
-    let text = config.text(name).unwrap_or_default();
-    if config.value(name).is_some_and(|value| value == "") {
-        config.refuse(name, code::EMPTY, format!("{name} must not be empty"));
+fn read_required_text(config: &mut Config<'_>, name: &'static str) -> String {
+    config.required_field(name);
+    let text = config.text_field(name).unwrap_or_default();
+    if config.field_value(name).is_some_and(|value| value == "") {
+        config.record_problem(name, code::EMPTY, format!("{name} must not be empty"));
     }
     text.to_owned()
 }

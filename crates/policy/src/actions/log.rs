@@ -25,27 +25,31 @@ impl Action for Log {
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let metadata = self.metadata.json(&turn.facts())?;
+        let metadata = self.metadata.to_json(&turn.facts())?;
         if metadata.to_string().len() > LENGTH {
             let message = format!("metadata of more than {LENGTH} bytes");
-            return Err(ActionError::harmless(failure::VALUE, message));
+            return Err(ActionError::non_fatal(failure::VALUE, message));
         }
-        turn.result(json!({"metadata": metadata}));
+        turn.set_result(json!({"metadata": metadata}));
         turn.exchange.record.logs.push(metadata);
         Ok(Flow::Continue)
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let metadata = config.required("metadata").unwrap_or(&Value::Null);
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    let metadata = config.required_field("metadata").unwrap_or(&Value::Null);
     if !metadata.is_object() && !metadata.is_null() {
-        config.refuse("metadata", code::CONFIG, "metadata must be a map");
+        config.record_problem("metadata", code::CONFIG, "metadata must be a map");
     }
     let place = config.place().field("metadata");
     let known = std::mem::take(&mut config.checker().secrets);
-    let metadata = config.checker().tree(&place, metadata, code::VALUE);
+    let metadata = config.checker().compile_tree(&place, metadata, code::VALUE);
     if !config.checker().secrets.is_empty() {
-        config.refuse("metadata", code::VALUE, "metadata may not hold secrets: events show it");
+        config.record_problem(
+            "metadata",
+            code::VALUE,
+            "metadata may not hold secrets: events show it",
+        );
     }
     config.checker().secrets.extend(known);
     Box::new(Log { metadata })

@@ -86,43 +86,45 @@ impl fmt::Debug for Login {
 
 impl Action for Login {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let Some(visit) = turn.exchange.visit().cloned() else {
-            return refuse(turn, StatusCode::BAD_REQUEST, NO_HOST);
+        let Some(visit) = turn.exchange.login_visit().cloned() else {
+            return reject_request(turn, StatusCode::BAD_REQUEST, NO_HOST);
         };
         if self.config.allow_cors_preflight && !visit.is_step() && is_preflight(turn.exchange) {
             return Ok(Flow::Continue);
         }
         let application = self.config.named.map(|named| turn.world.oauth_application(named));
-        let config = self.resolved(application.as_ref());
+        let config = self.resolve_config(application.as_ref());
         match turn.login.take() {
             None => {
-                let Some((client_id, client_secret)) = self.client(turn, application)? else {
-                    return refuse(turn, StatusCode::INTERNAL_SERVER_ERROR, NO_APPLICATION);
+                let Some((client_id, client_secret)) =
+                    self.client_credentials(turn, application)?
+                else {
+                    return reject_request(turn, StatusCode::INTERNAL_SERVER_ERROR, NO_APPLICATION);
                 };
                 let request =
                     LoginRequest { config, client_id, client_secret, visit, owner: Arc::default() };
                 Ok(Flow::Login(Box::new(request)))
             }
             Some(LoginOutcome::Answered { response, result }) => {
-                turn.result(result);
+                turn.set_result(result);
                 Ok(Flow::End(Verdict::Respond(response)))
             }
-            Some(LoginOutcome::Admitted(admission)) => admit(&config, turn, *admission),
+            Some(LoginOutcome::Admitted(admission)) => admit_visitor(&config, turn, *admission),
         }
     }
 
-    fn guards(&self) -> bool {
+    fn fails_closed(&self) -> bool {
         true
     }
 
-    fn login(&self) -> Option<&LoginConfig> {
+    fn login_config(&self) -> Option<&LoginConfig> {
         Some(&self.config)
     }
 }
 
 impl Login {
     /// What is asked for, with what the operator knows of a provider that is called by its name.
-    fn resolved(&self, application: Option<&Arc<OauthApplication>>) -> Arc<LoginConfig> {
+    fn resolve_config(&self, application: Option<&Arc<OauthApplication>>) -> Arc<LoginConfig> {
         let Some(application) = application else { return self.config.clone() };
         let known = self.resolved.load();
         if let Some(known) = known.as_deref()
@@ -130,14 +132,14 @@ impl Login {
         {
             return known.config.clone();
         }
-        let config = Arc::new(self.config.resolve(application));
+        let config = Arc::new(self.config.with_application(application));
         let resolved = ResolvedLogin { application: application.clone(), config: config.clone() };
         self.resolved.store(Some(Arc::new(resolved)));
         config
     }
 
     /// The client that asks, and its secret; none where it is the operator's, who has none.
-    fn client(
+    fn client_credentials(
         &self,
         turn: &Turn<'_>,
         application: Option<Arc<OauthApplication>>,
@@ -152,20 +154,20 @@ impl Login {
 }
 
 /// Lets somebody in with whom the issuer says they are, if they are allowed to come.
-fn admit(
+fn admit_visitor(
     config: &LoginConfig,
     turn: &mut Turn<'_>,
     admission: Admission,
 ) -> Result<Flow, ActionError> {
-    turn.result(describe(config, &admission));
+    turn.set_result(result_json(config, &admission));
     let identity = admission.identity;
     let login_headers = turn.exchange.login_headers.get_or_insert_default();
     for (name, value) in &admission.headers {
         // Another login may have set cookies of its own.
         login_headers.append(name, value.clone());
     }
-    if !config.allow.admit(&identity) {
-        let mut flow = refuse(turn, StatusCode::FORBIDDEN, NOT_ALLOWED)?;
+    if !config.allow.allows_identity(&identity) {
+        let mut flow = reject_request(turn, StatusCode::FORBIDDEN, NOT_ALLOWED)?;
         if let Flow::End(Verdict::Respond(response)) = &mut flow {
             response.body = config.not_allowed().into();
         }
@@ -179,7 +181,7 @@ fn admit(
     Ok(Flow::Continue)
 }
 
-fn describe(config: &LoginConfig, admission: &Admission) -> Value {
+fn result_json(config: &LoginConfig, admission: &Admission) -> Value {
     let Admission { identity, session_id, .. } = admission;
     let is_oidc = config.kind == LoginKind::OpenIdConnect;
     let session = if is_oidc { "current_session_id" } else { "current_provider_session_id" };
@@ -207,7 +209,7 @@ fn describe(config: &LoginConfig, admission: &Admission) -> Value {
     result
 }
 
-fn refuse(
+fn reject_request(
     turn: &mut Turn<'_>,
     status: StatusCode,
     (code, sentence): (u16, &'static str),
@@ -216,7 +218,7 @@ fn refuse(
     else {
         return Ok(Flow::End(Verdict::Close));
     };
-    turn.result(result);
+    turn.set_result(result);
     Ok(Flow::End(Verdict::Respond(response)))
 }
 
@@ -259,55 +261,59 @@ fn is_preflight(exchange: &Exchange) -> bool {
 }
 
 pub(in super::super) fn parse_openid_connect(config: &mut Config<'_>) -> Box<dyn Action> {
-    config.required("issuer_url");
-    let url = url(config, "issuer_url").unwrap_or_default();
-    parse(config, LoginKind::OpenIdConnect, ProviderConfig::issuer(url))
+    config.required_field("issuer_url");
+    let url = read_url(config, "issuer_url").unwrap_or_default();
+    parse_login(config, LoginKind::OpenIdConnect, ProviderConfig::from_issuer(url))
 }
 
 pub(in super::super) fn parse_oauth(config: &mut Config<'_>) -> Box<dyn Action> {
-    let provider = ProviderConfig::parse(config);
-    parse(config, LoginKind::OAuth, provider)
+    let provider = ProviderConfig::from_config(config);
+    parse_login(config, LoginKind::OAuth, provider)
 }
 
-fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> Box<dyn Action> {
+fn parse_login(
+    config: &mut Config<'_>,
+    kind: LoginKind,
+    provider: ProviderConfig,
+) -> Box<dyn Action> {
     let ProviderConfig { provider, named, is_managed } = provider;
     let client_id = match kind {
         _ if is_managed => Template::default(),
         LoginKind::OpenIdConnect => config.required_template("client_id"),
-        LoginKind::OAuth => client_id(config),
+        LoginKind::OAuth => read_client_id(config),
     };
-    let client_secret = config.template("client_secret").unwrap_or_default();
+    let client_secret = config.template_field("client_secret").unwrap_or_default();
     let second = Duration::from_secs(1);
-    let idle_timeout = idle_timeout(config);
-    let is_refreshed = config.value("userinfo_refresh_interval").is_some();
-    let refresh = config.duration(
+    let idle_timeout = read_idle_timeout(config);
+    let is_refreshed = config.field_value("userinfo_refresh_interval").is_some();
+    let refresh = config.duration_field(
         "userinfo_refresh_interval",
         DEFAULT_SESSION_DURATION,
         second..=MAX_SESSION_DURATION,
     );
-    let allow = allow(config, provider.is_github());
-    let client_text = config.value("client_id").and_then(Value::as_str).unwrap_or_default();
+    let allow = read_allow_rules(config, provider.is_github());
+    let client_text = config.field_value("client_id").and_then(Value::as_str).unwrap_or_default();
     let mut login = LoginConfig {
         kind,
-        has_usual_scopes: config.value("scopes").is_none(),
-        scopes: scopes(config, &provider, named, &allow),
+        has_usual_scopes: config.field_value("scopes").is_none(),
+        scopes: read_scopes(config, &provider, named, &allow),
         provider,
         named,
         is_managed,
-        auth_id: name(config, "auth_id"),
+        auth_id: read_name(config, "auth_id"),
         document_hash: String::new(),
-        parameters: parameters(config, named),
+        parameters: read_authz_params(config, named),
         allow,
-        allow_cors_preflight: config.truth(ALLOW_CORS_PREFLIGHT, false),
+        allow_cors_preflight: config.bool_field(ALLOW_CORS_PREFLIGHT, false),
         idle_timeout,
-        max_duration: config.duration(
+        max_duration: config.duration_field(
             "max_session_duration",
             DEFAULT_SESSION_DURATION,
             second..=MAX_SESSION_DURATION,
         ),
         refresh_interval: is_refreshed.then_some(refresh),
-        cookie_domain: cookie_domain(config),
-        cookie_prefix: name(config, "cookie_prefix"),
+        cookie_domain: read_cookie_domain(config),
+        cookie_prefix: read_name(config, "cookie_prefix"),
     };
     login.document_hash = login.hash_document(client_text);
     let resolved = ArcSwapOption::empty();
@@ -315,17 +321,17 @@ fn parse(config: &mut Config<'_>, kind: LoginKind, provider: ProviderConfig) -> 
 }
 
 /// Its absence was seen with the provider.
-fn client_id(config: &mut Config<'_>) -> Template {
-    match config.value("client_id") {
+fn read_client_id(config: &mut Config<'_>) -> Template {
+    match config.field_value("client_id") {
         Some(_) => config.required_template("client_id"),
         None => Template::default(),
     }
 }
 
-fn allow(config: &mut Config<'_>, is_github: bool) -> AllowRules {
-    let emails = lower(config, "allow_emails", |text| text.contains('@'));
-    let domains = lower(config, "allow_domains", |text| !text.contains('@'));
-    let mut groups = texts(config, "allow_groups");
+fn read_allow_rules(config: &mut Config<'_>, is_github: bool) -> AllowRules {
+    let emails = read_lowercase_texts(config, "allow_emails", |text| text.contains('@'));
+    let domains = read_lowercase_texts(config, "allow_domains", |text| !text.contains('@'));
+    let mut groups = read_texts(config, "allow_groups");
     if is_github {
         // Its names are the same in any case.
         groups = groups.into_iter().map(|group| group.to_lowercase()).collect();
@@ -334,73 +340,83 @@ fn allow(config: &mut Config<'_>, is_github: bool) -> AllowRules {
 }
 
 /// The vendor's pages have two names for it.
-fn idle_timeout(config: &mut Config<'_>) -> Duration {
+fn read_idle_timeout(config: &mut Config<'_>) -> Duration {
     let limits = Duration::from_secs(1)..=MAX_SESSION_DURATION;
-    let timeout = config.value("idle_session_timeout").is_some();
-    let duration = config.value("idle_session_duration").is_some();
+    let timeout = config.field_value("idle_session_timeout").is_some();
+    let duration = config.field_value("idle_session_duration").is_some();
     if timeout && duration {
         let message = "is another name of idle_session_timeout: give one of them";
-        config.refuse("idle_session_duration", code::DUPLICATE, message);
+        config.record_problem("idle_session_duration", code::DUPLICATE, message);
     }
     let field = if duration { "idle_session_duration" } else { "idle_session_timeout" };
-    config.duration(field, IDLE_TIMEOUT, limits)
+    config.duration_field(field, IDLE_TIMEOUT, limits)
 }
 
-fn url(config: &mut Config<'_>, name: &'static str) -> Option<String> {
-    let text = config.text(name)?;
+fn read_url(config: &mut Config<'_>, name: &'static str) -> Option<String> {
+    let text = config.text_field(name)?;
     if !is_login_url(text) || text.len() > MAX_TEXT_BYTES {
         let message = format!("{name} must be an https url, or an http url of this machine");
-        config.refuse(name, code::URL, message);
+        config.record_problem(name, code::URL, message);
     }
     Some(text.to_owned())
 }
 
-fn name(config: &mut Config<'_>, name: &'static str) -> String {
-    let text = config.text(name).unwrap_or_default();
+fn read_name(config: &mut Config<'_>, name: &'static str) -> String {
+    let text = config.text_field(name).unwrap_or_default();
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if text.len() > MAX_NAME_BYTES || !text.bytes().all(is_part) {
         let message =
             format!("{name} must be at most {MAX_NAME_BYTES} letters, digits, '-', '_' and '.'");
-        config.refuse(name, code::VALUE, message);
+        config.record_problem(name, code::VALUE, message);
     }
     text.to_owned()
 }
 
-fn texts(config: &mut Config<'_>, name: &'static str) -> Vec<String> {
-    let entries: Vec<(DocumentPath, &str)> = config.texts(name, 0..=MAX_ENTRIES);
+fn read_texts(config: &mut Config<'_>, name: &'static str) -> Vec<String> {
+    let entries: Vec<(DocumentPath, &str)> = config.text_entries(name, 0..=MAX_ENTRIES);
     for (place, text) in &entries {
         if text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control) {
             let message = format!("must be from 1 to {MAX_TEXT_BYTES} bytes of text");
-            config.refuse_at(place, code::VALUE, message);
+            config.record_problem_at(place, code::VALUE, message);
         }
     }
     entries.into_iter().map(|(_, text)| text.to_owned()).collect()
 }
 
 /// Addresses, or domains, which are compared in lower case.
-fn lower(config: &mut Config<'_>, name: &'static str, fits: impl Fn(&str) -> bool) -> Vec<String> {
-    let all = texts(config, name);
+fn read_lowercase_texts(
+    config: &mut Config<'_>,
+    name: &'static str,
+    fits: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let all = read_texts(config, name);
     if let Some(other) = all.iter().find(|text| !fits(text)) {
         let what = if name == "allow_emails" { "an email address" } else { "a domain" };
-        config.refuse(name, code::VALUE, format!("{other:?} is not {what}"));
+        config.record_problem(name, code::VALUE, format!("{other:?} is not {what}"));
     }
     all.into_iter().map(|text| text.to_lowercase()).collect()
 }
 
 /// An issuer is always asked for an ID token. Unless the document names scopes, it is asked for a name and an
 /// address, and a provider that is called by its name for what says these there.
-fn scopes(
+fn read_scopes(
     config: &mut Config<'_>,
     provider: &LoginProvider,
     named: Option<OauthProvider>,
     allow: &AllowRules,
 ) -> Vec<String> {
-    let mut scopes = texts(config, "scopes");
+    let mut scopes = read_texts(config, "scopes");
     if scopes.iter().any(|scope| scope.contains(' ')) {
-        config.refuse("scopes", code::VALUE, "a scope has no spaces: give a list of scopes");
+        config.record_problem(
+            "scopes",
+            code::VALUE,
+            "a scope has no spaces: give a list of scopes",
+        );
     }
     match (named, provider) {
-        (Some(named), _) if scopes.is_empty() => return named.scopes(!allow.groups.is_empty()),
+        (Some(named), _) if scopes.is_empty() => {
+            return named.default_scopes(!allow.groups.is_empty());
+        }
         (None, LoginProvider::Issuer(_)) if scopes.is_empty() => {
             scopes.extend(["profile", "email"].map(str::to_owned));
         }
@@ -414,12 +430,15 @@ fn scopes(
     scopes
 }
 
-fn parameters(config: &mut Config<'_>, named: Option<OauthProvider>) -> Vec<(String, String)> {
-    let usual = named.map(OauthProvider::parameters).unwrap_or_default();
-    let Some(value) = config.value("authz_url_params") else { return usual };
+fn read_authz_params(
+    config: &mut Config<'_>,
+    named: Option<OauthProvider>,
+) -> Vec<(String, String)> {
+    let usual = named.map(OauthProvider::extra_parameters).unwrap_or_default();
+    let Some(value) = config.field_value("authz_url_params") else { return usual };
     let Some(fields) = value.as_object().filter(|fields| fields.len() <= MAX_ENTRIES) else {
         let message = format!("must be a map of at most {MAX_ENTRIES} texts");
-        config.refuse("authz_url_params", code::CONFIG, message);
+        config.record_problem("authz_url_params", code::CONFIG, message);
         return Vec::new();
     };
     let mut parameters = usual;
@@ -427,27 +446,27 @@ fn parameters(config: &mut Config<'_>, named: Option<OauthProvider>) -> Vec<(Str
     for (name, value) in fields {
         let place = config.place().field("authz_url_params").field(name);
         if OWN_PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) {
-            config.refuse_at(&place, code::VALUE, "is decided by the service");
+            config.record_problem_at(&place, code::VALUE, "is decided by the service");
         }
         match value.as_str() {
             Some(text) if name == "max_age" && text.parse::<u32>().is_err() => {
-                config.refuse_at(&place, code::VALUE, "must be a number of seconds");
+                config.record_problem_at(&place, code::VALUE, "must be a number of seconds");
             }
             Some(text) => parameters.push((name.clone(), text.to_owned())),
-            None => config.refuse_at(&place, code::CONFIG, "must be a text"),
+            None => config.record_problem_at(&place, code::CONFIG, "must be a text"),
         }
     }
     parameters
 }
 
-fn cookie_domain(config: &mut Config<'_>) -> Option<String> {
-    let text = config.text("auth_cookie_domain").filter(|text| !text.is_empty())?;
+fn read_cookie_domain(config: &mut Config<'_>) -> Option<String> {
+    let text = config.text_field("auth_cookie_domain").filter(|text| !text.is_empty())?;
     let domain = text.trim_start_matches('.').to_ascii_lowercase();
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     let is_address = domain.parse::<std::net::IpAddr>().is_ok();
     if is_address || !domain.contains('.') || !domain.bytes().all(is_part) {
         let message = format!("{text:?} is not a domain that hosts can share a cookie at");
-        config.refuse("auth_cookie_domain", code::VALUE, message);
+        config.record_problem("auth_cookie_domain", code::VALUE, message);
     }
     Some(domain)
 }

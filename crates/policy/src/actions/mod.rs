@@ -37,40 +37,40 @@ pub(super) const TERMINATE_TLS: &str = "terminate-tls";
 ///
 /// Traffic policy sheet, section 3.
 pub const KINDS: &[ActionKind] = &[
-    kind("add-headers", &[Request, Response], Never, add_headers::parse),
-    authenticating("basic-auth", &[Request], Sometimes, basic_auth::parse),
-    kind("circuit-breaker", &[Request], Sometimes, circuit_breaker::parse),
-    kind("close-connection", &[Connect, Request], Always, close_connection::parse),
-    kind("compress-response", &[Request, Response], Never, compress_response::parse),
-    kind("custom-response", &[Request, Response], Always, custom_response::parse),
-    kind("deny", &[Connect, Request], Always, deny::parse),
-    kind("forward-internal", &[Connect, Request], Sometimes, forward_internal::parse),
-    kind("http-request", &[Request, Response], Never, http_request::parse),
-    authenticating("jwt-validation", &[Request], Sometimes, jwt_validation::parse),
-    kind("log", &[Connect, Request, Response, Close], Never, log::parse),
+    kind("add-headers", &[Request, Response], Never, add_headers::parse_config),
+    authenticating("basic-auth", &[Request], Sometimes, basic_auth::parse_config),
+    kind("circuit-breaker", &[Request], Sometimes, circuit_breaker::parse_config),
+    kind("close-connection", &[Connect, Request], Always, close_connection::parse_config),
+    kind("compress-response", &[Request, Response], Never, compress_response::parse_config),
+    kind("custom-response", &[Request, Response], Always, custom_response::parse_config),
+    kind("deny", &[Connect, Request], Always, deny::parse_config),
+    kind("forward-internal", &[Connect, Request], Sometimes, forward_internal::parse_config),
+    kind("http-request", &[Request, Response], Never, http_request::parse_config),
+    authenticating("jwt-validation", &[Request], Sometimes, jwt_validation::parse_config),
+    kind("log", &[Connect, Request, Response, Close], Never, log::parse_config),
     authenticating("oauth", &[Request], Sometimes, login::parse_oauth),
     authenticating("openid-connect", &[Request], Sometimes, login::parse_openid_connect),
-    kind("rate-limit", &[Request], Sometimes, rate_limit::parse),
-    kind("redirect", &[Request], Sometimes, redirect::parse),
-    kind("remove-headers", &[Request, Response], Never, remove_headers::parse),
-    kind("request-body-find-replace", &[Request], Never, body_find_replace::parse),
-    kind("response-body-find-replace", &[Response], Never, body_find_replace::parse),
-    kind("restrict-ips", &[Connect, Request, Response], Sometimes, restrict_ips::parse),
-    kind("set-vars", &[Connect, Request, Response, Close], Never, set_vars::parse),
-    kind(TERMINATE_TLS, &[Connect], Never, terminate_tls::parse),
-    kind("url-rewrite", &[Request], Never, url_rewrite::parse),
-    kind("verify-webhook", &[Request], Sometimes, verify_webhook::parse),
+    kind("rate-limit", &[Request], Sometimes, rate_limit::parse_config),
+    kind("redirect", &[Request], Sometimes, redirect::parse_config),
+    kind("remove-headers", &[Request, Response], Never, remove_headers::parse_config),
+    kind("request-body-find-replace", &[Request], Never, body_find_replace::parse_config),
+    kind("response-body-find-replace", &[Response], Never, body_find_replace::parse_config),
+    kind("restrict-ips", &[Connect, Request, Response], Sometimes, restrict_ips::parse_config),
+    kind("set-vars", &[Connect, Request, Response, Close], Never, set_vars::parse_config),
+    kind(TERMINATE_TLS, &[Connect], Never, terminate_tls::parse_config),
+    kind("url-rewrite", &[Request], Never, url_rewrite::parse_config),
+    kind("verify-webhook", &[Request], Sometimes, verify_webhook::parse_config),
 ];
 
 /// The type of a name.
-pub(super) fn find(name: &str) -> Option<&'static ActionKind> {
+pub(super) fn find_kind(name: &str) -> Option<&'static ActionKind> {
     // What the vendor's guides call it.
     let name = if name == "webhook-validation" { "verify-webhook" } else { name };
     KINDS.iter().find(|kind| kind.name == name)
 }
 
 /// Why an action of the vendor does not work here, if it is one of those.
-pub(super) fn unsupported(name: &str) -> Option<&'static str> {
+pub(super) fn unsupported_reason(name: &str) -> Option<&'static str> {
     Some(match name {
         "ai-gateway" => "needs language models that are not part of this service",
         "oidc" => "is called openid-connect",

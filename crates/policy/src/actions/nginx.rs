@@ -6,12 +6,16 @@ use percent_encoding::percent_decode_str;
 
 use super::super::authority::host_and_port;
 use super::super::exchange::Request;
-use super::super::facts::{authority, path_and_query, query};
+use super::super::facts::{path_and_query, query_string, request_authority};
 
 /// Replaces variables by their values, each of which `escape` makes fit for its place.
 ///
 /// A dollar sign that introduces no variable stays.
-pub(super) fn substitute(text: &str, request: &Request, escape: fn(&str) -> String) -> String {
+pub(super) fn substitute_variables(
+    text: &str,
+    request: &Request,
+    escape: fn(&str) -> String,
+) -> String {
     let mut substituted = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -19,7 +23,7 @@ pub(super) fn substitute(text: &str, request: &Request, escape: fn(&str) -> Stri
         substituted.push_str(before);
         let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
         let end = after.find(|it| !is_part(it)).unwrap_or(after.len());
-        match value(&after[..end], request) {
+        match variable_value(&after[..end], request) {
             Some(value) => substituted.push_str(&escape(&value)),
             None => {
                 substituted.push('$');
@@ -32,9 +36,10 @@ pub(super) fn substitute(text: &str, request: &Request, escape: fn(&str) -> Stri
     substituted
 }
 
-fn value<'r>(name: &str, request: &'r Request) -> Option<Cow<'r, str>> {
-    let query = query(request);
-    let (user, address) = authority(request).rsplit_once('@').unwrap_or(("", authority(request)));
+fn variable_value<'r>(name: &str, request: &'r Request) -> Option<Cow<'r, str>> {
+    let query = query_string(request);
+    let (user, address) =
+        request_authority(request).rsplit_once('@').unwrap_or(("", request_authority(request)));
     let (host, port) = host_and_port(address, request.scheme);
     Some(match name {
         "args" | "query_string" => query.into(),
@@ -43,15 +48,15 @@ fn value<'r>(name: &str, request: &'r Request) -> Option<Cow<'r, str>> {
         "scheme" => request.scheme.into(),
         "host" => host.into(),
         "port" => port.to_string().into(),
-        "authority" => authority(request).into(),
+        "authority" => request_authority(request).into(),
         "user" => user.split(':').next().unwrap_or_default().into(),
         "is_user" => if user.is_empty() { "" } else { "@" }.into(),
-        _ => argument(query, name.strip_prefix("arg_")?),
+        _ => query_argument(query, name.strip_prefix("arg_")?),
     })
 }
 
 /// The first value of a parameter, with what was escaped in it.
-fn argument<'q>(query: &'q str, parameter: &str) -> Cow<'q, str> {
+fn query_argument<'q>(query: &'q str, parameter: &str) -> Cow<'q, str> {
     let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let found = pairs.find(|(name, _)| name.eq_ignore_ascii_case(parameter));
     found.map_or(Cow::Borrowed(""), |(_, value)| percent_decode_str(value).decode_utf8_lossy())

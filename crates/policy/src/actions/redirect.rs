@@ -24,17 +24,18 @@ pub struct Redirect {
 
 impl Action for Redirect {
     fn result_of_path(&self, turn: &Turn<'_>) -> Option<bool> {
-        self.change.apply(turn).map(|changed| changed.is_change).ok()
+        self.change.rewrite_url(turn).map(|changed| changed.is_change).ok()
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let changed = self.change.apply(turn)?;
-        turn.result(changed.result());
+        let changed = self.change.rewrite_url(turn)?;
+        turn.set_result(changed.result_json());
         if !changed.is_change {
             return Ok(Flow::Continue);
         }
-        let location = changed.location()?;
-        let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
+        let location = changed.location_header()?;
+        let mut headers: HeaderMap =
+            headers::render_headers(&self.headers, turn)?.into_iter().collect();
         headers.insert(LOCATION, location);
         // The configuration allows only such numbers.
         let status = StatusCode::from_u16(self.status_code).unwrap_or(StatusCode::FOUND);
@@ -42,10 +43,10 @@ impl Action for Redirect {
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(Redirect {
-        change: UrlRewriteRule::parse(config),
-        status_code: config.status(302, 300..=399),
-        headers: headers::map(config, "headers", 0..=10),
+        change: UrlRewriteRule::from_config(config),
+        status_code: config.status_field(302, 300..=399),
+        headers: headers::read_header_map(config, "headers", 0..=10),
     })
 }

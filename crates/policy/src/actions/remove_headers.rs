@@ -33,13 +33,13 @@ impl Action for RemoveHeaders {
             _ => headers.remove(name.as_str()).is_some(),
         });
         let removed: Vec<_> = removed.cloned().collect();
-        turn.result(json!({"headers_removed": removed}));
+        turn.set_result(json!({"headers_removed": removed}));
         Ok(Flow::Continue)
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let removed = headers::names(config, "headers", 1..=10);
-    headers::refuse_user_agent(config, "headers", removed.iter().map(String::as_str));
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    let removed = headers::read_header_names(config, "headers", 1..=10);
+    headers::reject_user_agent(config, "headers", removed.iter().map(String::as_str));
     Box::new(RemoveHeaders { headers: removed })
 }

@@ -51,18 +51,21 @@ impl Action for RestrictIps {
         &self.ip_policies
     }
 
-    fn guards(&self) -> bool {
+    fn fails_closed(&self) -> bool {
         self.enforce
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let address = turn.exchange.connection.client.ip();
-        let own = [IpRules { allow: known(&self.allow, turn)?, deny: known(&self.deny, turn)? }];
+        let own = [IpRules {
+            allow: resolve_ranges(&self.allow, turn)?,
+            deny: resolve_ranges(&self.deny, turn)?,
+        }];
         let policies = self.ip_policies.iter().map(|id| turn.world.ip_policy(id));
         let policies: Vec<_> = policies.collect();
         let rules = own.iter().chain(policies.iter().map(|rules| &**rules));
-        let decision = ip_rules::decide(address, rules);
-        turn.result(json!({
+        let decision = ip_rules::decide_access(address, rules);
+        turn.set_result(json!({
             "action": if decision.allowed { "allow" } else { "deny" },
             "matched_cidr": decision.matched.map_or_else(String::new, |cidr| cidr.to_string()),
         }));
@@ -72,17 +75,17 @@ impl Action for RestrictIps {
         if turn.phase == Phase::Connect {
             return Ok(Flow::End(Verdict::Close));
         }
-        Ok(Flow::End(Verdict::Respond(blocked())))
+        Ok(Flow::End(Verdict::Respond(blocked_response())))
     }
 }
 
 /// What visitors get whose address is not allowed.
-pub fn blocked() -> LocalResponse {
+pub fn blocked_response() -> LocalResponse {
     let sentence = "The address of the visitor is not allowed.";
     LocalResponse::refusal(StatusCode::FORBIDDEN, 3205, sentence)
 }
 
-fn known(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, ActionError> {
+fn resolve_ranges(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, ActionError> {
     let known = |range: &Range| match range {
         Range::Fixed(range) => Ok(*range),
         Range::Computed(template) => {
@@ -94,33 +97,33 @@ fn known(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, ActionError> {
     ranges.iter().map(known).collect()
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(RestrictIps {
-        enforce: config.truth(ENFORCE, true),
-        allow: ranges(config, "allow"),
-        deny: ranges(config, "deny"),
-        ip_policies: ip_policies(config),
+        enforce: config.bool_field(ENFORCE, true),
+        allow: read_ranges(config, "allow"),
+        deny: read_ranges(config, "deny"),
+        ip_policies: read_ip_policies(config),
     })
 }
 
-fn ranges(config: &mut Config<'_>, name: &'static str) -> Vec<Range> {
-    let texts = config.texts(name, 0..=ENTRIES);
-    texts.into_iter().filter_map(|(place, text)| range(config, &place, text)).collect()
+fn read_ranges(config: &mut Config<'_>, name: &'static str) -> Vec<Range> {
+    let texts = config.text_entries(name, 0..=ENTRIES);
+    texts.into_iter().filter_map(|(place, text)| read_range(config, &place, text)).collect()
 }
 
-fn range(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Option<Range> {
-    let template = config.checker().template(place, text);
-    if template.fixed().is_none() || text.contains("${") {
+fn read_range(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Option<Range> {
+    let template = config.checker().compile_template(place, text);
+    if template.fixed_text().is_none() || text.contains("${") {
         return Some(Range::Computed(template));
     }
     let range = text.parse().map(Range::Fixed);
-    range.map_err(|error| config.refuse_at(place, code::CIDR, format!("{error}"))).ok()
+    range.map_err(|error| config.record_problem_at(place, code::CIDR, format!("{error}"))).ok()
 }
 
-fn ip_policies(config: &mut Config<'_>) -> Vec<String> {
-    let ids = config.texts("ip_policies", 0..=ENTRIES);
+fn read_ip_policies(config: &mut Config<'_>) -> Vec<String> {
+    let ids = config.text_entries("ip_policies", 0..=ENTRIES);
     for (place, id) in ids.iter().filter(|(_, id)| !is_id(id)) {
-        config.refuse_at(place, code::IP_POLICY, format!("{id:?} is not an IP policy"));
+        config.record_problem_at(place, code::IP_POLICY, format!("{id:?} is not an IP policy"));
     }
     ids.into_iter().map(|(_, id)| id.to_owned()).collect()
 }

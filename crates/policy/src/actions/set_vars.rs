@@ -26,8 +26,8 @@ pub struct SetVars {
 impl Action for SetVars {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         for (name, tree) in &self.vars {
-            let value = tree.value(&turn.facts())?;
-            if size(&value) > SIZE {
+            let value = tree.to_value(&turn.facts())?;
+            if memory_size(&value) > SIZE {
                 let message = format!("vars.{name} would hold more than {SIZE} bytes");
                 return Err(ActionError::fatal(failure::VARIABLE, message));
             }
@@ -38,50 +38,53 @@ impl Action for SetVars {
 }
 
 /// Roughly how much memory a value takes, in bytes.
-fn size(value: &Evaluated) -> usize {
+fn memory_size(value: &Evaluated) -> usize {
     32 + match value {
         Evaluated::String(text) => text.len(),
         Evaluated::Bytes(bytes) => bytes.len(),
-        Evaluated::List(entries) => entries.iter().map(size).sum(),
-        Evaluated::Map(fields) => fields.map.values().map(size).sum(),
+        Evaluated::List(entries) => entries.iter().map(memory_size).sum(),
+        Evaluated::Map(fields) => fields.map.values().map(memory_size).sum(),
         _ => 0,
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     let place = config.place().field("vars");
-    let vars = match config.value("vars") {
+    let vars = match config.field_value("vars") {
         Some(Value::Object(fields)) => {
             let named =
                 |(name, value): (&String, &Value)| (place.clone(), name.clone(), value.clone());
             fields.iter().map(named).collect()
         }
-        _ => listed(config),
+        _ => read_variable_list(config),
     };
     if vars.len() > COUNT {
-        config.refuse("vars", code::VARIABLE_COUNT, format!("more than {COUNT} variables"));
+        config.record_problem("vars", code::VARIABLE_COUNT, format!("more than {COUNT} variables"));
         return Box::new(SetVars { vars: Vec::new() });
     }
-    let vars = vars.into_iter().map(|(place, name, value)| variable(config, &place, name, &value));
+    let vars =
+        vars.into_iter().map(|(place, name, value)| read_variable(config, &place, name, &value));
     Box::new(SetVars { vars: vars.collect() })
 }
 
 /// The variables of a list of maps, with their places.
-fn listed(config: &mut Config<'_>) -> Vec<(DocumentPath, String, Value)> {
+fn read_variable_list(config: &mut Config<'_>) -> Vec<(DocumentPath, String, Value)> {
     let mut vars = Vec::new();
-    for (place, entry) in config.entries("vars", 1..=usize::MAX) {
+    for (place, entry) in config.list_entries("vars", 1..=usize::MAX) {
         let mut fields = entry.as_object().into_iter().flatten();
         match (fields.next(), fields.next()) {
             (Some((name, value)), None) => vars.push((place, name.clone(), value.clone())),
-            _ => {
-                config.refuse_at(&place, code::VARIABLE_SHAPE, "a variable is a map with one entry")
-            }
+            _ => config.record_problem_at(
+                &place,
+                code::VARIABLE_SHAPE,
+                "a variable is a map with one entry",
+            ),
         }
     }
     vars
 }
 
-fn variable(
+fn read_variable(
     config: &mut Config<'_>,
     place: &DocumentPath,
     name: String,
@@ -89,9 +92,13 @@ fn variable(
 ) -> (String, Tree) {
     let place = place.field(&name);
     if !is_name(&name) {
-        config.refuse_at(&place, code::VARIABLE_SHAPE, "not a name that expressions can use");
+        config.record_problem_at(
+            &place,
+            code::VARIABLE_SHAPE,
+            "not a name that expressions can use",
+        );
     }
-    let tree = config.checker().tree(&place, value, code::VARIABLE_DEPTH);
+    let tree = config.checker().compile_tree(&place, value, code::VARIABLE_DEPTH);
     (name, tree)
 }
 

@@ -50,65 +50,65 @@ impl Action for TerminateTls {
         Ok(Flow::Continue)
     }
 
-    fn tls(&self) -> Option<&TerminateTls> {
+    fn tls_termination(&self) -> Option<&TerminateTls> {
         Some(self)
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
     // There is one way to be strict; the other ways would let visitors in who show nothing.
     let strict = [("require-and-verify", ())];
-    let strategy = config.choice("mutual_tls_verification_strategy", code::CHOICE, &strict);
-    let (versions, certificate) = (versions(config), certificate(config));
-    let authorities = authorities(config);
+    let strategy = config.choice_field("mutual_tls_verification_strategy", code::CHOICE, &strict);
+    let (versions, certificate) = (read_versions(config), read_certificate(config));
+    let authorities = read_authorities(config);
     if strategy.is_some() && authorities.is_empty() {
         let message = "nobody could be verified without mutual_tls_certificate_authorities";
-        config.refuse("mutual_tls_verification_strategy", code::EMPTY, message);
+        config.record_problem("mutual_tls_verification_strategy", code::EMPTY, message);
     }
     Box::new(TerminateTls { versions, certificate, authorities })
 }
 
-fn versions(config: &mut Config<'_>) -> TlsVersions {
+fn read_versions(config: &mut Config<'_>) -> TlsVersions {
     const WORDS: &[(&str, u8)] = &[("1.2", 2), ("1.3", 3)];
-    let least = config.choice("min_version", code::CHOICE, WORDS).unwrap_or(2);
-    let most = config.choice("max_version", code::CHOICE, WORDS).unwrap_or(3);
+    let least = config.choice_field("min_version", code::CHOICE, WORDS).unwrap_or(2);
+    let most = config.choice_field("max_version", code::CHOICE, WORDS).unwrap_or(3);
     match (least, most) {
         (2, 3) => TlsVersions::All,
         (2, _) => TlsVersions::Only12,
         (_, 3) => TlsVersions::Only13,
         _ => {
-            config.refuse("max_version", code::RANGE, "max_version is below min_version");
+            config.record_problem("max_version", code::RANGE, "max_version is below min_version");
             TlsVersions::All
         }
     }
 }
 
-fn certificate(config: &mut Config<'_>) -> Option<(String, PrivateKey)> {
-    let chain = pem(config, "server_certificate");
-    let key = pem(config, "server_private_key");
+fn read_certificate(config: &mut Config<'_>) -> Option<(String, PrivateKey)> {
+    let chain = read_pem(config, "server_certificate");
+    let key = read_pem(config, "server_private_key");
     if chain.is_some() != key.is_some() {
         let message = "server_certificate and server_private_key belong together";
-        config.refuse("server_certificate", code::EMPTY, message);
+        config.record_problem("server_certificate", code::EMPTY, message);
     }
     chain.zip(key.map(PrivateKey))
 }
 
-fn pem(config: &mut Config<'_>, name: &'static str) -> Option<String> {
-    let text = config.text(name)?;
+fn read_pem(config: &mut Config<'_>, name: &'static str) -> Option<String> {
+    let text = config.text_field(name)?;
     if let Err(reason) = check_pem(text) {
-        config.refuse(name, code::VALUE, reason);
+        config.record_problem(name, code::VALUE, reason);
     }
     Some(text.to_owned())
 }
 
-fn authorities(config: &mut Config<'_>) -> Vec<String> {
+fn read_authorities(config: &mut Config<'_>) -> Vec<String> {
     const NAME: &str = "mutual_tls_certificate_authorities";
     // With an empty list nobody would be asked for a certificate.
-    let least = usize::from(config.value(NAME).is_some());
-    let texts = config.texts(NAME, least..=AUTHORITIES);
+    let least = usize::from(config.field_value(NAME).is_some());
+    let texts = config.text_entries(NAME, least..=AUTHORITIES);
     for (place, text) in &texts {
         if let Err(reason) = check_pem(text) {
-            config.refuse_at(place, code::VALUE, reason);
+            config.record_problem_at(place, code::VALUE, reason);
         }
     }
     texts.into_iter().map(|(_, text)| text.to_owned()).collect()

@@ -15,14 +15,14 @@ pub struct UrlRewrite {
 
 impl Action for UrlRewrite {
     fn result_of_path(&self, turn: &Turn<'_>) -> Option<bool> {
-        self.change.apply(turn).map(|changed| changed.is_change).ok()
+        self.change.rewrite_url(turn).map(|changed| changed.is_change).ok()
     }
 
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let changed = self.change.apply(turn)?;
+        let changed = self.change.rewrite_url(turn)?;
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
-        let target = changed.target(request)?;
-        turn.result(changed.result());
+        let target = changed.rewritten_target(request)?;
+        turn.set_result(changed.result_json());
         if let Some(request) = turn.exchange.request_mut().filter(|_| changed.is_change) {
             target.put_into(request);
         }
@@ -30,6 +30,6 @@ impl Action for UrlRewrite {
     }
 }
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    Box::new(UrlRewrite { change: UrlRewriteRule::parse(config) })
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    Box::new(UrlRewrite { change: UrlRewriteRule::from_config(config) })
 }

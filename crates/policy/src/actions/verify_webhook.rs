@@ -33,29 +33,29 @@ pub struct VerifyWebhook {
 impl Action for VerifyWebhook {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let secret = turn.render(&self.secret)?;
-        let Some(body) = turn.body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
+        let Some(body) = turn.full_body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
-        let url = facts::whole(request);
+        let url = facts::full_url(request);
         let signed = Signed {
             method: &request.head.method,
             headers: &request.head.headers,
             body: &body,
             url: &url,
         };
-        let verified = self.provider.verifies(&secret, &signed, turn.now());
-        let reply = webhook::reply(self.provider, &secret, &signed, verified);
-        turn.result(json!({"verified": verified}));
+        let verified = self.provider.verifies_request(&secret, &signed, turn.now());
+        let reply = webhook::handshake_reply(self.provider, &secret, &signed, verified);
+        turn.set_result(json!({"verified": verified}));
         Ok(match reply {
-            Some(reply) => Flow::End(Verdict::Respond(said(reply))),
+            Some(reply) => Flow::End(Verdict::Respond(handshake_response(reply))),
             None if verified || !self.enforce => Flow::Continue,
-            None => Flow::End(Verdict::Respond(self.unsigned())),
+            None => Flow::End(Verdict::Respond(self.unsigned_response())),
         })
     }
 }
 
 impl VerifyWebhook {
     /// What whoever did not sign gets.
-    fn unsigned(&self) -> LocalResponse {
+    fn unsigned_response(&self) -> LocalResponse {
         let status = match self.provider.name {
             // What it takes for a no when it asks whether an address is right.
             "xero" => StatusCode::UNAUTHORIZED,
@@ -66,7 +66,7 @@ impl VerifyWebhook {
 }
 
 /// JSON or a text.
-fn said(reply: String) -> LocalResponse {
+fn handshake_response(reply: String) -> LocalResponse {
     let kind = if reply.starts_with('{') { "application/json" } else { "text/plain" };
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
     LocalResponse { headers, body: reply.into(), ..LocalResponse::empty(StatusCode::OK) }
@@ -75,31 +75,34 @@ fn said(reply: String) -> LocalResponse {
 /// Stands for a provider that was refused.
 static NOBODY: Provider = Provider { name: "", schemes: &[] };
 
-pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    config.required("provider");
-    let provider = provider(config).unwrap_or(&NOBODY);
+pub(in super::super) fn parse_config(config: &mut Config<'_>) -> Box<dyn Action> {
+    config.required_field("provider");
+    let provider = read_provider(config).unwrap_or(&NOBODY);
     let secret = config.required_template("secret");
-    if secret.constant().is_some_and(|secret| !secret.is_empty() && !provider.reads(&secret)) {
+    if secret
+        .constant_text()
+        .is_some_and(|secret| !secret.is_empty() && !provider.accepts_secret(&secret))
+    {
         let message = format!("secret must be {}, as the provider has it", provider.secret_form());
-        config.refuse("secret", code::VALUE, message);
+        config.record_problem("secret", code::VALUE, message);
     }
-    Box::new(VerifyWebhook { provider, secret, enforce: config.truth(ENFORCE, true) })
+    Box::new(VerifyWebhook { provider, secret, enforce: config.bool_field(ENFORCE, true) })
 }
 
-fn provider(config: &mut Config<'_>) -> Option<&'static Provider> {
-    let name = config.text("provider")?;
-    let provider = Provider::named(name);
+fn read_provider(config: &mut Config<'_>) -> Option<&'static Provider> {
+    let name = config.text_field("provider")?;
+    let provider = Provider::from_name(name);
     match name {
         _ if provider.is_some() => {}
         "sns" => {
             let message = "sns signs with a certificate that would have to be fetched, which this \
                            service does not do";
-            config.refuse("provider", code::VALUE, message);
+            config.record_problem("provider", code::VALUE, message);
         }
         _ => {
             let message =
                 format!("there is no provider {name:?}; the guide to policies lists them");
-            config.refuse("provider", code::VALUE, message);
+            config.record_problem("provider", code::VALUE, message);
         }
     }
     provider

@@ -31,12 +31,12 @@ thread_local! {
 }
 
 /// Begins an evaluation on this thread.
-pub(super) fn start() {
+pub(super) fn start_evaluation() {
     LEFT.set(START);
 }
 
 /// Pays for so many bytes.
-pub(super) fn pay(bytes: usize) -> Result<(), ExecutionError> {
+pub(super) fn pay_for_bytes(bytes: usize) -> Result<(), ExecutionError> {
     let left = LEFT.get().checked_sub(bytes);
     LEFT.set(left.unwrap_or(0));
     left.map(|_| ()).ok_or_else(|| ExecutionError::function_error("budget", "too much work"))
@@ -44,24 +44,26 @@ pub(super) fn pay(bytes: usize) -> Result<(), ExecutionError> {
 
 /// Pays for a list that was made anew of so many values, which themselves are not copied.
 pub(crate) fn pay_for_view(values: usize) -> Result<(), ExecutionError> {
-    pay(values.saturating_mul(VALUE))
+    pay_for_bytes(values.saturating_mul(VALUE))
 }
 
 /// Pays for a value and all values in it.
 pub(super) fn pay_for(value: &dyn Val) -> Result<(), ExecutionError> {
-    pay(VALUE)?;
+    pay_for_bytes(VALUE)?;
     if let Some(text) = value.downcast_ref::<CelString>() {
-        return pay(text.len().saturating_mul(BYTE));
+        return pay_for_bytes(text.len().saturating_mul(BYTE));
     }
     if let Some(bytes) = value.downcast_ref::<CelBytes>() {
-        return pay(bytes.inner().len().saturating_mul(BYTE));
+        return pay_for_bytes(bytes.inner().len().saturating_mul(BYTE));
     }
     pay_for_entries(value)
 }
 
 /// Pays for a loop whose body has so many nodes, over the entries of a list or the keys of a map.
 pub(super) fn pay_for_loop(range: &dyn Val, nodes: usize) -> Result<(), ExecutionError> {
-    pay(length(range).saturating_mul(nodes.saturating_mul(NODE).saturating_add(VALUE)))?;
+    pay_for_bytes(
+        container_len(range).saturating_mul(nodes.saturating_mul(NODE).saturating_add(VALUE)),
+    )?;
     if range.get_type().kind() == Kind::Map { Ok(()) } else { pay_for_entries(range) }
 }
 
@@ -70,12 +72,12 @@ pub(super) fn pay_for_search(container: &dyn Val) -> Result<(), ExecutionError> 
     if container.get_type().kind() != Kind::List {
         return Ok(());
     }
-    pay(length(container).saturating_mul(COMPARISON))
+    pay_for_bytes(container_len(container).saturating_mul(COMPARISON))
 }
 
 /// Fails if an evaluation has spent all it had.
-pub(super) fn check() -> Result<(), ExecutionError> {
-    pay(usize::from(is_spent()))
+pub(super) fn check_remaining() -> Result<(), ExecutionError> {
+    pay_for_bytes(usize::from(is_spent()))
 }
 
 /// Whether an evaluation has spent all it had; operators such as `||` may hide that from a loop.
@@ -83,7 +85,7 @@ pub(super) fn is_spent() -> bool {
     LEFT.get() == 0
 }
 
-fn length(container: &dyn Val) -> usize {
+fn container_len(container: &dyn Val) -> usize {
     let size = container.as_sizer().map_or(0, |sizer| *sizer.size().inner());
     usize::try_from(size).unwrap_or(0)
 }

@@ -33,14 +33,14 @@ const TYPES: &[&str] = &[
 
 /// Refuses a tree that is too deep, loops too much or names what is not there in `phase`, except
 /// for these names; tells what it reads that matters.
-pub(super) fn check<'tree>(
+pub(super) fn check_tree<'tree>(
     tree: &'tree IdedExpr,
     phase: Phase,
     names: &[&'tree str],
 ) -> Result<Reads, ExpressionError> {
     let reads = Reads::default();
     let mut walk = ExpressionWalk { phase, bound: names.to_vec(), loops: 0, reads };
-    walk.visit(tree, 0)?;
+    walk.visit_node(tree, 0)?;
     Ok(walk.reads)
 }
 
@@ -53,63 +53,68 @@ struct ExpressionWalk<'tree> {
 }
 
 impl<'tree> ExpressionWalk<'tree> {
-    fn visit(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), ExpressionError> {
+    fn visit_node(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), ExpressionError> {
         nesting::check_depth(depth)?;
         let depth = depth + 1;
         match &node.expr {
             Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.name(name),
+            Expr::Ident(name) => self.check_name(name),
             Expr::Select(select) => match qualified_name(node) {
-                Some(name) => self.name(&name),
-                None => self.visit(&select.operand, depth),
+                Some(name) => self.check_name(&name),
+                None => self.visit_node(&select.operand, depth),
             },
-            Expr::Call(call) => self.call(call, depth),
-            Expr::List(list) => self.all(&list.elements, depth),
-            Expr::Map(map) => self.entries(&map.entries, depth),
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension, depth),
-            Expr::Struct(message) => Err(ExpressionError::expression(format!(
+            Expr::Call(call) => self.visit_call(call, depth),
+            Expr::List(list) => self.visit_all(&list.elements, depth),
+            Expr::Map(map) => self.visit_entries(&map.entries, depth),
+            Expr::Comprehension(comprehension) => self.visit_comprehension(comprehension, depth),
+            Expr::Struct(message) => Err(ExpressionError::invalid_expression(format!(
                 "there is no message type {}",
                 message.type_name
             ))),
-            Expr::Unspecified => Err(ExpressionError::expression("the expression is incomplete")),
+            Expr::Unspecified => {
+                Err(ExpressionError::invalid_expression("the expression is incomplete"))
+            }
         }
     }
 
-    fn all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> Result<(), ExpressionError> {
-        nodes.iter().try_for_each(|node| self.visit(node, depth))
+    fn visit_all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> Result<(), ExpressionError> {
+        nodes.iter().try_for_each(|node| self.visit_node(node, depth))
     }
 
-    fn entries(
+    fn visit_entries(
         &mut self,
         entries: &'tree [IdedEntryExpr],
         depth: usize,
     ) -> Result<(), ExpressionError> {
         entries.iter().try_for_each(|entry| match &entry.expr {
             EntryExpr::MapEntry(entry) => {
-                self.visit(&entry.key, depth)?;
-                self.visit(&entry.value, depth)
+                self.visit_node(&entry.key, depth)?;
+                self.visit_node(&entry.value, depth)
             }
-            EntryExpr::StructField(field) => self.visit(&field.value, depth),
+            EntryExpr::StructField(field) => self.visit_node(&field.value, depth),
         })
     }
 
-    fn name(&mut self, name: &str) -> Result<(), ExpressionError> {
+    fn check_name(&mut self, name: &str) -> Result<(), ExpressionError> {
         let root = name.split('.').next().unwrap_or(name);
         if root.starts_with('@') || self.bound.contains(&root) || TYPES.contains(&name) {
             return Ok(());
         }
         self.reads.path |= variables::reads_path(name);
-        if let Some(kind) = AddressKind::of_variable(name) {
+        if let Some(kind) = AddressKind::from_variable(name) {
             self.reads.addresses.insert(kind);
         }
-        variables::check(name, self.phase).map_err(ExpressionError::expression)
+        variables::check_variable(name, self.phase).map_err(ExpressionError::invalid_expression)
     }
 
-    fn call(&mut self, call: &'tree CallExpr, depth: usize) -> Result<(), ExpressionError> {
-        self.all(&call.args, depth)?;
+    fn visit_call(&mut self, call: &'tree CallExpr, depth: usize) -> Result<(), ExpressionError> {
+        self.visit_all(&call.args, depth)?;
         let arguments = call.args.len();
         let Some(target) = call.target.as_deref() else {
-            return known(&call.func_name, functions::is_global(&call.func_name, arguments));
+            return check_function(
+                &call.func_name,
+                functions::is_global(&call.func_name, arguments),
+            );
         };
         if let Some(space) = qualified_name(target) {
             let name = format!("{space}.{}", call.func_name);
@@ -117,41 +122,41 @@ impl<'tree> ExpressionWalk<'tree> {
                 return Ok(());
             }
         }
-        known(&call.func_name, functions::is_member(&call.func_name, arguments))?;
-        self.visit(target, depth)
+        check_function(&call.func_name, functions::is_member(&call.func_name, arguments))?;
+        self.visit_node(target, depth)
     }
 
-    fn comprehension(
+    fn visit_comprehension(
         &mut self,
         comprehension: &'tree ComprehensionExpr,
         depth: usize,
     ) -> Result<(), ExpressionError> {
-        self.visit(&comprehension.iter_range, depth)?;
-        self.visit(&comprehension.accu_init, depth)?;
+        self.visit_node(&comprehension.iter_range, depth)?;
+        self.visit_node(&comprehension.accu_init, depth)?;
         if is_binding(comprehension) {
-            return self.visit(&comprehension.result, depth);
+            return self.visit_node(&comprehension.result, depth);
         }
         if self.loops == LOOPS {
-            return Err(ExpressionError::expression(format!(
+            return Err(ExpressionError::invalid_expression(format!(
                 "more than {LOOPS} loops inside one another"
             )));
         }
         self.loops += 1;
         self.bound.push(&comprehension.iter_var);
-        self.visit(&comprehension.loop_cond, depth)?;
-        self.visit(&comprehension.loop_step, depth)?;
+        self.visit_node(&comprehension.loop_cond, depth)?;
+        self.visit_node(&comprehension.loop_step, depth)?;
         self.bound.pop();
         self.loops -= 1;
-        self.visit(&comprehension.result, depth)
+        self.visit_node(&comprehension.result, depth)
     }
 }
 
-fn known(name: &str, found: bool) -> Result<(), ExpressionError> {
+fn check_function(name: &str, found: bool) -> Result<(), ExpressionError> {
     let is_operator = name.starts_with('@') || name.contains('_') && OPERATORS.contains(&name);
     if found || is_operator {
         return Ok(());
     }
-    Err(ExpressionError::expression(format!("no function {name} takes these arguments")))
+    Err(ExpressionError::invalid_expression(format!("no function {name} takes these arguments")))
 }
 
 const OPERATORS: &[&str] = &[

@@ -14,7 +14,10 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryEx
 use super::super::secrets::{self, SecretName};
 use super::ExpressionError;
 use super::pattern::CompiledPattern;
-use super::tree::{call, integer, is_binding, literal, qualified_name, size, text, variable, wrap};
+use super::tree::{
+    call_node, count_nodes, integer_node, is_binding, qualified_name, string_literal, string_node,
+    variable_node, wrap_in_call,
+};
 
 /// How many patterns an expression may hold.
 const PATTERNS: usize = 10;
@@ -88,7 +91,7 @@ pub(super) struct Lowered {
 }
 
 /// Rewrites the tree in place and returns what it refers to.
-pub(super) fn lower(tree: &mut IdedExpr) -> Result<Lowered, ExpressionError> {
+pub(super) fn lower_tree(tree: &mut IdedExpr) -> Result<Lowered, ExpressionError> {
     let mut state = Lowering { patterns: Vec::new(), secrets: Vec::new(), large: 0, loops: 0 };
     lower_node(tree, &mut state)?;
     Ok(Lowered { patterns: state.patterns, secrets: state.secrets })
@@ -117,49 +120,52 @@ impl Lowering {
     /// A list or map in a loop copies its entries at every step; `map` and `filter` make such lists.
     fn pay_in_loop(&self, entry: &mut IdedExpr) {
         if self.loops > 0 && !matches!(entry.expr, Expr::Literal(_)) {
-            wrap(entry, "@pay");
+            wrap_in_call(entry, "@pay");
         }
     }
 
     /// Compiles the pattern among the arguments of `matches`, if it is a literal.
     fn compile_pattern(&mut self, arguments: &mut [IdedExpr]) -> Result<(), ExpressionError> {
         let Some(argument) = arguments.last_mut() else { return Ok(()) };
-        let Some(source) = literal(argument) else { return Ok(()) };
+        let Some(source) = string_literal(argument) else { return Ok(()) };
         if self.patterns.len() == PATTERNS {
             let message = format!("more than {PATTERNS} regular expressions");
-            return Err(ExpressionError::expression(message));
+            return Err(ExpressionError::invalid_expression(message));
         }
         let pattern = match CompiledPattern::compile_small(source)? {
             Some(pattern) => pattern,
             None => self.compile_large(source)?,
         };
         self.patterns.push(pattern);
-        *argument = variable(argument.id, &CompiledPattern::name(self.patterns.len() - 1));
+        *argument =
+            variable_node(argument.id, &CompiledPattern::variable_name(self.patterns.len() - 1));
         Ok(())
     }
 
     /// The number of the secret that these arguments name. Which one it is must be known now: what
     /// names a secret keeps it from being removed.
-    fn secret(&mut self, arguments: &[IdedExpr]) -> Result<usize, ExpressionError> {
+    fn register_secret(&mut self, arguments: &[IdedExpr]) -> Result<usize, ExpressionError> {
         let [vault, name] = arguments else {
             let message = "secrets.get takes two texts: a vault and a secret";
-            return Err(ExpressionError::expression(message));
+            return Err(ExpressionError::invalid_expression(message));
         };
-        let Some((vault, name)) = literal(vault).zip(literal(name)) else {
+        let Some((vault, name)) = string_literal(vault).zip(string_literal(name)) else {
             let message = "secrets.get takes two texts in quotes, so that it is known which secret \
                            the policy reads";
-            return Err(ExpressionError::expression(message));
+            return Err(ExpressionError::invalid_expression(message));
         };
         if let Some(other) = [vault, name].into_iter().find(|name| !secrets::is_name(name)) {
             let message = format!("secrets.get: {other:?} is no name of a vault or a secret");
-            return Err(ExpressionError::expression(message));
+            return Err(ExpressionError::invalid_expression(message));
         }
         let read = SecretName { vault: vault.to_owned(), name: name.to_owned() };
         if let Some(index) = self.secrets.iter().position(|known| *known == read) {
             return Ok(index);
         }
         if self.secrets.len() == SECRETS {
-            return Err(ExpressionError::expression(format!("more than {SECRETS} secrets")));
+            return Err(ExpressionError::invalid_expression(format!(
+                "more than {SECRETS} secrets"
+            )));
         }
         self.secrets.push(read);
         Ok(self.secrets.len() - 1)
@@ -168,7 +174,7 @@ impl Lowering {
     fn compile_large(&mut self, source: &str) -> Result<CompiledPattern, ExpressionError> {
         if self.large == LARGE_PATTERNS {
             let message = format!("more than {LARGE_PATTERNS} large regular expressions");
-            return Err(ExpressionError::expression(message));
+            return Err(ExpressionError::invalid_expression(message));
         }
         self.large += 1;
         CompiledPattern::compile(source)
@@ -227,14 +233,14 @@ fn lower_loop(
     state.loops += 1;
     lower_node(&mut comprehension.loop_step, state)?;
     state.loops -= 1;
-    let size = size(&comprehension.loop_step);
+    let size = count_nodes(&comprehension.loop_step);
     // An error ends a loop, except that of `all` and of `exists`, which have such a condition.
     if !matches!(comprehension.loop_cond.expr, Expr::Literal(_)) {
-        wrap(&mut comprehension.loop_cond, "@step");
+        wrap_in_call(&mut comprehension.loop_cond, "@step");
     }
     let range = std::mem::take(&mut comprehension.iter_range);
     let id = range.id;
-    comprehension.iter_range = call(id, "@range", vec![range, integer(id, size)]);
+    comprehension.iter_range = call_node(id, "@range", vec![range, integer_node(id, size)]);
     Ok(())
 }
 
@@ -242,8 +248,8 @@ fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Expressio
     let id = node.id;
     let Expr::Call(function) = &mut node.expr else { return Ok(()) };
     if reads_secret(function) {
-        let index = state.secret(&function.args)?;
-        *node = variable(id, &secret_name(index));
+        let index = state.register_secret(&function.args)?;
+        *node = variable_node(id, &secret_name(index));
         return Ok(());
     }
     let name = full_name(function);
@@ -253,16 +259,16 @@ fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Expressio
     if name == "getMilliseconds" {
         // The engine counts all of a duration; CEL asks for those beyond its whole seconds.
         let whole = std::mem::take(node);
-        *node = call(id, operators::MODULO, vec![whole, integer(id, 1000)]);
+        *node = call_node(id, operators::MODULO, vec![whole, integer_node(id, 1000)]);
         return Ok(());
     }
     if name == "split" && function.args.is_empty() {
-        function.args.push(text(id, " "));
+        function.args.push(string_node(id, " "));
     }
-    if let Some((_, reader, source)) = reader(function) {
+    if let Some((_, reader, source)) = find_reader(function) {
         let arguments = std::mem::take(&mut function.args);
-        let arguments = std::iter::once(variable(id, source)).chain(arguments).collect();
-        *node = call(id, reader, arguments);
+        let arguments = std::iter::once(variable_node(id, source)).chain(arguments).collect();
+        *node = call_node(id, reader, arguments);
         return Ok(());
     }
     if PAYING.contains(&name.as_str()) {
@@ -280,7 +286,7 @@ fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Expressio
     if *ours == "@matches" {
         state.compile_pattern(&mut arguments)?;
     }
-    *node = call(id, ours, arguments);
+    *node = call_node(id, ours, arguments);
     Ok(())
 }
 
@@ -290,7 +296,7 @@ fn reads_secret(call: &CallExpr) -> bool {
         && call.target.as_deref().and_then(qualified_name).as_deref() == Some("secrets")
 }
 
-fn reader(call: &CallExpr) -> Option<&'static (&'static str, &'static str, &'static str)> {
+fn find_reader(call: &CallExpr) -> Option<&'static (&'static str, &'static str, &'static str)> {
     if call.target.is_some() || call.args.len() != 1 {
         return None;
     }
@@ -312,12 +318,12 @@ fn full_name(call: &CallExpr) -> String {
 fn pay_for_operands(call: &mut CallExpr) {
     match (call.func_name.as_str(), call.args.as_mut_slice()) {
         (operators::IN, [_, container]) if !matches!(container.expr, Expr::List(_)) => {
-            wrap(container, "@search");
+            wrap_in_call(container, "@search");
         }
         (_, [first, _]) if is_accumulator(first) => {}
         (name, operands) if ARITHMETIC.contains(&name) => {
             let computed = |it: &&mut IdedExpr| !matches!(it.expr, Expr::Literal(_));
-            operands.iter_mut().filter(computed).for_each(|operand| wrap(operand, "@pay"));
+            operands.iter_mut().filter(computed).for_each(|operand| wrap_in_call(operand, "@pay"));
         }
         _ => {}
     }
@@ -328,9 +334,9 @@ fn is_accumulator(node: &IdedExpr) -> bool {
 }
 
 fn pay_for_arguments(call: &mut CallExpr) {
-    call.args.iter_mut().for_each(|argument| wrap(argument, "@pay"));
+    call.args.iter_mut().for_each(|argument| wrap_in_call(argument, "@pay"));
     let target = call.target.as_deref_mut();
     if let Some(target) = target.filter(|target| !matches!(target.expr, Expr::Ident(_))) {
-        wrap(target, "@pay");
+        wrap_in_call(target, "@pay");
     }
 }

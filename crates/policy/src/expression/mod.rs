@@ -37,7 +37,7 @@ use super::secrets::SecretName;
 pub const LENGTH: usize = 4096;
 
 static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> =
-    LazyLock::new(|| functions::environment().map(Arc::new));
+    LazyLock::new(|| functions::build_environment().map(Arc::new));
 
 /// A compiled expression.
 #[derive(Debug, Clone)]
@@ -80,11 +80,11 @@ pub struct ExpressionError {
 }
 
 impl ExpressionError {
-    fn expression(message: impl Into<String>) -> Self {
+    fn invalid_expression(message: impl Into<String>) -> Self {
         Self { code: code::EXPRESSION, message: message.into() }
     }
 
-    fn regex(reason: String) -> Self {
+    fn invalid_regex(reason: String) -> Self {
         Self { code: code::REGEX, message: format!("invalid regular expression: {reason}") }
     }
 }
@@ -103,15 +103,15 @@ impl Expression {
     ) -> Result<Self, ExpressionError> {
         if source.len() > LENGTH {
             let message = format!("{} bytes: at most {LENGTH} are allowed", source.len());
-            return Err(ExpressionError::expression(message));
+            return Err(ExpressionError::invalid_expression(message));
         }
-        catch_unwind(|| build(source, phase, names)).unwrap_or_else(|_| {
-            Err(ExpressionError::expression("the expression cannot be compiled"))
+        catch_unwind(|| build_expression(source, phase, names)).unwrap_or_else(|_| {
+            Err(ExpressionError::invalid_expression("the expression cannot be compiled"))
         })
     }
 
     /// How many patterns were compiled with the expression.
-    pub(super) fn patterns(&self) -> usize {
+    pub(super) fn pattern_count(&self) -> usize {
         self.patterns.len()
     }
 
@@ -135,17 +135,17 @@ impl Expression {
     /// The resolver is asked for the longest dotted name first: `req.url.path`, then `req.url`,
     /// then `req`. An evaluation fails when it would use too much time or memory.
     pub fn evaluate(&self, variables: &dyn VariableResolver) -> Result<Value, ExecutionError> {
-        let environment = ENVIRONMENT.as_ref().map_err(internal)?;
+        let environment = ENVIRONMENT.as_ref().map_err(internal_error)?;
         let names = EvaluationScope { patterns: &self.patterns, secrets: &self.secrets, variables };
         let mut context = Context::with_env(Arc::clone(environment));
         context.set_variable_resolver(&names);
-        budget::start();
+        budget::start_evaluation();
         // `resolve_val` would be compiled into this crate, where a debug build gives it a stack
         // frame of 40 kB.
         let value = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)))
-            .unwrap_or_else(|_| Err(internal("the evaluation panicked")))?;
+            .unwrap_or_else(|_| Err(internal_error("the evaluation panicked")))?;
         // An operator such as `&&` may have hidden that there was nothing left.
-        budget::check().map(|()| value)
+        budget::check_remaining().map(|()| value)
     }
 }
 
@@ -155,23 +155,23 @@ impl Expression {
     pub(super) fn is_true(&self, facts: &Facts<'_>, explain: bool) -> Result<bool, Option<String>> {
         if let Some(quick) = &self.quick {
             return self
-                .decide(quick, facts.exchange())
-                .ok_or_else(|| explain.then(|| self.why(facts)));
+                .decide_predicate(quick, facts.exchange())
+                .ok_or_else(|| explain.then(|| self.explain_failure(facts)));
         }
         match self.evaluate(facts) {
             Ok(Value::Bool(truth)) => Ok(truth),
-            other => Err(explain.then(|| self.reason(other))),
+            other => Err(explain.then(|| self.failure_reason(other))),
         }
     }
 
     /// Whether the expression is true, where it can be told without the engine.
     pub(super) fn is_true_of(&self, source: &dyn FactSource) -> Option<bool> {
-        self.decide(self.quick.as_ref()?, source)
+        self.decide_predicate(self.quick.as_ref()?, source)
     }
 
     /// What the expression looks at, where that can be told.
-    pub(super) fn reads(&self) -> Option<Vec<FactRead<'_>>> {
-        Some(self.quick.as_ref()?.reads())
+    pub(super) fn fact_reads(&self) -> Option<Vec<FactRead<'_>>> {
+        Some(self.quick.as_ref()?.fact_reads())
     }
 
     /// Returns the variable, if the expression is only its name.
@@ -179,16 +179,16 @@ impl Expression {
         self.variable
     }
 
-    fn decide(&self, quick: &Quick, source: &dyn FactSource) -> Option<bool> {
+    fn decide_predicate(&self, quick: &Quick, source: &dyn FactSource) -> Option<bool> {
         quick.decide(Sight { source, patterns: &self.patterns, current: "" })
     }
 
     /// Why the expression is neither true nor false.
-    fn why(&self, variables: &dyn VariableResolver) -> String {
-        self.reason(self.evaluate(variables))
+    fn explain_failure(&self, variables: &dyn VariableResolver) -> String {
+        self.failure_reason(self.evaluate(variables))
     }
 
-    fn reason(&self, outcome: Result<Value, ExecutionError>) -> String {
+    fn failure_reason(&self, outcome: Result<Value, ExecutionError>) -> String {
         match outcome {
             Ok(_) => format!("{}: neither true nor false", self.source),
             Err(error) => format!("{}: {}", self.source, one_line_of(&error.to_string())),
@@ -201,32 +201,37 @@ pub(super) fn one_line_of(text: &str) -> String {
     text.chars().map(one_line).take(300).collect()
 }
 
-fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, ExpressionError> {
-    let environment =
-        ENVIRONMENT.as_ref().map_err(|error| ExpressionError::expression(error.to_string()))?;
-    nesting::check(source)?;
-    let mut tree = match tree::spelled(source.trim_ascii()) {
+fn build_expression(
+    source: &str,
+    phase: Phase,
+    names: &[&str],
+) -> Result<Expression, ExpressionError> {
+    let environment = ENVIRONMENT
+        .as_ref()
+        .map_err(|error| ExpressionError::invalid_expression(error.to_string()))?;
+    nesting::check_nesting(source)?;
+    let mut tree = match tree::parse_dotted_name(source.trim_ascii()) {
         Some(variable) => variable,
-        None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,
+        None => environment.parser().parse(source).map_err(|errors| syntax_error(&errors))?,
     };
-    spelling::correct(&mut tree, &mut names.iter().map(|name| (*name).to_owned()).collect());
-    let lower::Lowered { patterns, secrets } = lower::lower(&mut tree)?;
-    let reads = check::check(&tree, phase, names)?;
-    let quick = quick::compile(&tree).map(Box::new);
+    spelling::correct_names(&mut tree, &mut names.iter().map(|name| (*name).to_owned()).collect());
+    let lower::Lowered { patterns, secrets } = lower::lower_tree(&mut tree)?;
+    let reads = check::check_tree(&tree, phase, names)?;
+    let quick = quick::compile_predicate(&tree).map(Box::new);
     let name = tree::qualified_name(&tree).filter(|_| !tree::is_presence_test(&tree));
-    let variable = name.and_then(|name| TextFact::named(&name));
-    tree::wrap(&mut tree, "@plain");
+    let variable = name.and_then(|name| TextFact::from_name(&name));
+    tree::wrap_in_call(&mut tree, "@plain");
     Ok(Expression { source: source.to_owned(), tree, patterns, secrets, quick, reads, variable })
 }
 
 /// The first complaint of the parser; the others mostly follow from it.
-fn syntax(errors: &ParseErrors) -> ExpressionError {
+fn syntax_error(errors: &ParseErrors) -> ExpressionError {
     let Some(error) = errors.errors.first() else {
-        return ExpressionError::expression("invalid expression");
+        return ExpressionError::invalid_expression("invalid expression");
     };
     let (line, column) = error.pos;
     let reason: String = error.msg.chars().map(one_line).take(200).collect();
-    ExpressionError::expression(format!(
+    ExpressionError::invalid_expression(format!(
         "invalid expression at {line}:{column}: {}",
         decapitalise(&reason)
     ))
@@ -244,7 +249,7 @@ fn decapitalise(text: &str) -> String {
     }
 }
 
-fn internal(error: impl ToString) -> ExecutionError {
+fn internal_error(error: impl ToString) -> ExecutionError {
     ExecutionError::InternalError(error.to_string())
 }
 
@@ -258,7 +263,7 @@ struct EvaluationScope<'a> {
 impl VariableResolver for EvaluationScope<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         if let Some(index) = lower::secret_index(variable) {
-            return self.variables.resolve(&self.secrets.get(index)?.variable());
+            return self.variables.resolve(&self.secrets.get(index)?.variable_name());
         }
         match CompiledPattern::index(variable) {
             Some(index) => self.patterns.get(index).map(|it| CowVal::Borrowed(it as &dyn Val)),
@@ -318,12 +323,13 @@ mod tests {
             environment.parser().parse(source).ok().and_then(|tree| tree::qualified_name(&tree))
         };
         for source in ["req.host", "req.url.path", "vars._x1", "x", "size", "int.max"] {
-            let spelled = tree::spelled(source).and_then(|tree| tree::qualified_name(&tree));
+            let spelled =
+                tree::parse_dotted_name(source).and_then(|tree| tree::qualified_name(&tree));
             assert_eq!(spelled.as_deref(), Some(source));
             assert_eq!(parsed(source).as_deref(), Some(source));
         }
         for source in ["true", "a.in", "null.x", "1a", "a..b", ".a", "a.", "a b", "é", "", "a()"] {
-            assert!(tree::spelled(source).is_none(), "{source}");
+            assert!(tree::parse_dotted_name(source).is_none(), "{source}");
         }
     }
 

@@ -39,11 +39,11 @@ static OPAQUE_TOKEN: LazyLock<Result<Regex, regex::Error>> =
     LazyLock::new(|| Regex::new(&OPAQUE.replace("ESCAPE", ESCAPE)));
 
 /// Refuses an expression that is nested too deeply to be parsed on any stack.
-pub(super) fn check(source: &str) -> Result<(), ExpressionError> {
+pub(super) fn check_nesting(source: &str) -> Result<(), ExpressionError> {
     let mut scan = NestingScan::default();
     let mut rest = source;
     while let Some(token) = next_token(&mut rest)? {
-        scan.token(token)?;
+        scan.push_token(token)?;
     }
     scan.finish()
 }
@@ -58,7 +58,7 @@ fn at_most(number: usize, limit: usize, noun: &str) -> Result<(), ExpressionErro
         return Ok(());
     }
     let message = format!("{number} {noun}: at most {limit} are allowed");
-    Err(ExpressionError::expression(message))
+    Err(ExpressionError::invalid_expression(message))
 }
 
 /// What matters for the depth of a tree.
@@ -95,7 +95,7 @@ impl Precedence {
 /// Takes the next token off the text; none at its end.
 fn next_token(rest: &mut &str) -> Result<Option<Token>, ExpressionError> {
     let opaque = OPAQUE_TOKEN.as_ref();
-    let opaque = opaque.map_err(|error| ExpressionError::expression(error.to_string()))?;
+    let opaque = opaque.map_err(|error| ExpressionError::invalid_expression(error.to_string()))?;
     while let Some(first) = rest.chars().next() {
         let (token, length) = match opaque.captures(rest) {
             Some(found) => {
@@ -108,9 +108,9 @@ fn next_token(rest: &mut &str) -> Result<Option<Token>, ExpressionError> {
             // The parser would find operators and brackets behind it.
             None if matches!(first, '\'' | '"') => {
                 let message = format!("invalid expression: {first} begins no valid text");
-                return Err(ExpressionError::expression(message));
+                return Err(ExpressionError::invalid_expression(message));
             }
-            None => punctuation(rest, first),
+            None => scan_punctuation(rest, first),
         };
         *rest = rest.get(length..).unwrap_or_default();
         if token.is_some() {
@@ -122,7 +122,7 @@ fn next_token(rest: &mut &str) -> Result<Option<Token>, ExpressionError> {
 
 /// The operator or bracket that a text begins with, and its length; no token where it is none, which is
 /// for the parser to say.
-fn punctuation(text: &str, first: char) -> (Option<Token>, usize) {
+fn scan_punctuation(text: &str, first: char) -> (Option<Token>, usize) {
     let two = match text.get(..2) {
         Some("||") => Some(Precedence::Or),
         Some("&&") => Some(Precedence::And),
@@ -166,31 +166,31 @@ struct OpenBracket {
 }
 
 impl NestingScan {
-    fn token(&mut self, token: Token) -> Result<(), ExpressionError> {
+    fn push_token(&mut self, token: Token) -> Result<(), ExpressionError> {
         self.signs = if matches!(token, Token::Sign(_)) { self.signs + 1 } else { 0 };
         at_most(self.signs, MAX_SIGNS, "signs after one another")?;
         match token {
-            Token::Open(bracket) => return self.open(bracket),
-            Token::Close => return self.close(),
+            Token::Open(bracket) => return self.open_bracket(bracket),
+            Token::Close => return self.close_bracket(),
             Token::Operand => self.here.has_operand = true,
             Token::Dot => self.here.operand += 1,
-            Token::Sign(b'-') if self.here.has_operand => self.here.infix(Precedence::Sum),
+            Token::Sign(b'-') if self.here.has_operand => self.here.push_infix(Precedence::Sum),
             Token::Sign(_) => self.here.has_odd_signs ^= true,
-            Token::Infix(precedence) => self.here.infix(precedence),
+            Token::Infix(precedence) => self.here.push_infix(precedence),
             Token::Colon => self.here.end_branch(),
             Token::Comma => self.here.end_entry(),
         }
         Ok(())
     }
 
-    fn open(&mut self, bracket: u8) -> Result<(), ExpressionError> {
+    fn open_bracket(&mut self, bracket: u8) -> Result<(), ExpressionError> {
         let is_level = bracket != b'(' || self.here.has_operand;
         let group = std::mem::take(&mut self.here);
         self.outer.push(OpenBracket { group, is_level });
         at_most(self.outer.len(), MAX_OPEN_BRACKETS, "brackets inside one another")
     }
 
-    fn close(&mut self) -> Result<(), ExpressionError> {
+    fn close_bracket(&mut self) -> Result<(), ExpressionError> {
         let inner = self.here.depth();
         // The parser has more to say about a bracket that was never opened.
         let Some(OpenBracket { group, is_level }) = self.outer.pop() else { return Ok(()) };
@@ -203,7 +203,7 @@ impl NestingScan {
     fn finish(mut self) -> Result<(), ExpressionError> {
         check_depth(self.here.depth())?;
         while !self.outer.is_empty() {
-            self.close()?;
+            self.close_bracket()?;
         }
         check_depth(self.here.depth())
     }
@@ -231,7 +231,7 @@ struct Chain {
 }
 
 impl BracketGroup {
-    fn infix(&mut self, precedence: Precedence) {
+    fn push_infix(&mut self, precedence: Precedence) {
         let operand = self.take_operand(precedence as usize + 1);
         let chain = &mut self.chains[precedence as usize];
         chain.operators += 1;

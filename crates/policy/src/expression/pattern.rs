@@ -6,7 +6,7 @@ use cel::common::types::Type;
 use cel::common::value::{StaticVal, Val};
 use regex::Regex;
 
-use super::super::regex::{compile, compile_small};
+use super::super::regex::{compile_regex, compile_small};
 use super::ExpressionError;
 
 /// The type of a compiled pattern; expressions cannot name it.
@@ -19,20 +19,20 @@ pub(super) struct CompiledPattern(Regex);
 impl CompiledPattern {
     /// Compiles a literal pattern.
     pub(super) fn compile(source: &str) -> Result<Self, ExpressionError> {
-        compile(source).map(Self).map_err(ExpressionError::regex)
+        compile_regex(source).map(Self).map_err(ExpressionError::invalid_regex)
     }
 
     /// Compiles a literal pattern that is not large; none when it is.
     pub(super) fn compile_small(source: &str) -> Result<Option<Self>, ExpressionError> {
-        compile_small(source).map(|regex| regex.map(Self)).map_err(ExpressionError::regex)
+        compile_small(source).map(|regex| regex.map(Self)).map_err(ExpressionError::invalid_regex)
     }
 
     /// What an expression calls its pattern number `index`.
-    pub(super) fn name(index: usize) -> String {
+    pub(super) fn variable_name(index: usize) -> String {
         format!("@pattern{index}")
     }
 
-    /// The number in a name that [`CompiledPattern::name`] made.
+    /// The number in a name that [`CompiledPattern::variable_name`] made.
     pub(super) fn index(name: &str) -> Option<usize> {
         name.strip_prefix("@pattern")?.parse().ok()
     }

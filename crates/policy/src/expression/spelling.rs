@@ -3,46 +3,46 @@
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, operators};
 
-use super::tree::{integer, literal, qualified_name};
+use super::tree::{integer_node, qualified_name, string_literal};
 use super::variables;
 
 /// The status as libraries spell it; their examples compare it with text.
 const STATUS: &str = "res.StatusCode";
 
 /// Gives the variables in a tree the names that they have here; `bound` are names of something else.
-pub(super) fn correct(node: &mut IdedExpr, bound: &mut Vec<String>) {
+pub(super) fn correct_names(node: &mut IdedExpr, bound: &mut Vec<String>) {
     if let Some(spelled) = qualified_name(node) {
         let root = spelled.split('.').next().unwrap_or_default();
         if !bound.iter().any(|name| name == root)
-            && let Some(name) = variables::respelled(&spelled)
+            && let Some(name) = variables::correct_spelling(&spelled)
         {
-            rename(node, &name);
+            rename_variable(node, &name);
         }
         return;
     }
     match &mut node.expr {
-        Expr::Select(select) => correct(&mut select.operand, bound),
+        Expr::Select(select) => correct_names(&mut select.operand, bound),
         Expr::Call(call) => {
             correct_status(call);
             let parts = call.target.iter_mut().map(|target| &mut **target).chain(&mut call.args);
-            parts.for_each(|part| correct(part, bound));
+            parts.for_each(|part| correct_names(part, bound));
         }
-        Expr::List(list) => list.elements.iter_mut().for_each(|it| correct(it, bound)),
+        Expr::List(list) => list.elements.iter_mut().for_each(|it| correct_names(it, bound)),
         Expr::Map(map) => map.entries.iter_mut().for_each(|entry| match &mut entry.expr {
             EntryExpr::MapEntry(entry) => {
-                correct(&mut entry.key, bound);
-                correct(&mut entry.value, bound);
+                correct_names(&mut entry.key, bound);
+                correct_names(&mut entry.value, bound);
             }
-            EntryExpr::StructField(field) => correct(&mut field.value, bound),
+            EntryExpr::StructField(field) => correct_names(&mut field.value, bound),
         }),
         Expr::Comprehension(comprehension) => {
-            correct(&mut comprehension.iter_range, bound);
-            correct(&mut comprehension.accu_init, bound);
+            correct_names(&mut comprehension.iter_range, bound);
+            correct_names(&mut comprehension.accu_init, bound);
             bound.push(comprehension.iter_var.clone());
-            correct(&mut comprehension.loop_cond, bound);
-            correct(&mut comprehension.loop_step, bound);
+            correct_names(&mut comprehension.loop_cond, bound);
+            correct_names(&mut comprehension.loop_step, bound);
             bound.pop();
-            correct(&mut comprehension.result, bound);
+            correct_names(&mut comprehension.result, bound);
         }
         _ => {}
     }
@@ -60,19 +60,19 @@ fn correct_status(call: &mut CallExpr) {
         (false, true) => one,
         _ => return,
     };
-    if let Some(code) = literal(compared).and_then(|text| text.parse().ok()) {
-        *compared = integer(compared.id, code);
+    if let Some(code) = string_literal(compared).and_then(|text| text.parse().ok()) {
+        *compared = integer_node(compared.id, code);
     }
 }
 
 /// Renames each part of a dotted name, of which there are as many as before.
-fn rename(node: &mut IdedExpr, name: &str) {
+fn rename_variable(node: &mut IdedExpr, name: &str) {
     match &mut node.expr {
         Expr::Ident(own) => name.clone_into(own),
         Expr::Select(select) => {
             let (parent, field) = name.rsplit_once('.').unwrap_or((name, ""));
             field.clone_into(&mut select.field);
-            rename(&mut select.operand, parent);
+            rename_variable(&mut select.operand, parent);
         }
         _ => {}
     }

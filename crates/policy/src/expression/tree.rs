@@ -32,7 +32,7 @@ pub(super) fn is_binding(comprehension: &ComprehensionExpr) -> bool {
 }
 
 /// The text of a node that is a literal string.
-pub(super) fn literal(node: &IdedExpr) -> Option<&str> {
+pub(super) fn string_literal(node: &IdedExpr) -> Option<&str> {
     match &node.expr {
         Expr::Literal(LiteralValue::String(text)) => Some(text.inner()),
         _ => None,
@@ -40,31 +40,34 @@ pub(super) fn literal(node: &IdedExpr) -> Option<&str> {
 }
 
 /// A call of a global function, with the place of the node that it stands for.
-pub(super) fn call(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
-    node(id, Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
+pub(super) fn call_node(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    new_node(id, Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
 }
 
 /// A literal integer.
-pub(super) fn integer(id: u64, number: usize) -> IdedExpr {
+pub(super) fn integer_node(id: u64, number: usize) -> IdedExpr {
     let number = i64::try_from(number).unwrap_or(i64::MAX);
-    node(id, Expr::Literal(LiteralValue::Int(number.into())))
+    new_node(id, Expr::Literal(LiteralValue::Int(number.into())))
 }
 
 /// A literal text.
-pub(super) fn text(id: u64, text: &str) -> IdedExpr {
-    node(id, Expr::Literal(LiteralValue::String(text.to_owned().into())))
+pub(super) fn string_node(id: u64, text: &str) -> IdedExpr {
+    new_node(id, Expr::Literal(LiteralValue::String(text.to_owned().into())))
 }
 
 /// How many nodes a tree has.
-pub(super) fn size(node: &IdedExpr) -> usize {
-    let sum = |nodes: &[IdedExpr]| nodes.iter().map(size).sum::<usize>();
+pub(super) fn count_nodes(node: &IdedExpr) -> usize {
+    let sum = |nodes: &[IdedExpr]| nodes.iter().map(count_nodes).sum::<usize>();
     1 + match &node.expr {
-        Expr::Select(select) => size(&select.operand),
-        Expr::Call(call) => call.target.as_deref().map_or(0, size) + sum(&call.args),
+        Expr::Select(select) => count_nodes(&select.operand),
+        Expr::Call(call) => call.target.as_deref().map_or(0, count_nodes) + sum(&call.args),
         Expr::List(list) => sum(&list.elements),
         Expr::Map(map) => map.entries.iter().map(entry_size).sum(),
         Expr::Comprehension(it) => {
-            size(&it.iter_range) + size(&it.accu_init) + size(&it.loop_step) + size(&it.result)
+            count_nodes(&it.iter_range)
+                + count_nodes(&it.accu_init)
+                + count_nodes(&it.loop_step)
+                + count_nodes(&it.result)
         }
         _ => 0,
     }
@@ -72,8 +75,8 @@ pub(super) fn size(node: &IdedExpr) -> usize {
 
 fn entry_size(entry: &IdedEntryExpr) -> usize {
     match &entry.expr {
-        EntryExpr::MapEntry(entry) => size(&entry.key) + size(&entry.value),
-        EntryExpr::StructField(field) => size(&field.value),
+        EntryExpr::MapEntry(entry) => count_nodes(&entry.key) + count_nodes(&entry.value),
+        EntryExpr::StructField(field) => count_nodes(&field.value),
     }
 }
 
@@ -84,9 +87,9 @@ const RESERVED: &str = "as break const continue else false for function if impor
 /// The tree of a source that is nothing but the dotted name of a variable.
 ///
 /// Most expressions in texts are, and the parser takes a hundred times as long.
-pub(super) fn spelled(source: &str) -> Option<IdedExpr> {
+pub(super) fn parse_dotted_name(source: &str) -> Option<IdedExpr> {
     let is_plain = source.split('.').all(|name| is_name(name) && !is_reserved(name));
-    is_plain.then(|| variable(1, source))
+    is_plain.then(|| variable_node(1, source))
 }
 
 fn is_reserved(name: &str) -> bool {
@@ -100,23 +103,23 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The node that reads a variable with a dotted name.
-pub(super) fn variable(id: u64, name: &str) -> IdedExpr {
+pub(super) fn variable_node(id: u64, name: &str) -> IdedExpr {
     match name.rsplit_once('.') {
-        None => node(id, Expr::Ident(name.to_owned())),
+        None => new_node(id, Expr::Ident(name.to_owned())),
         Some((parent, field)) => {
-            let operand = Box::new(variable(id, parent));
-            node(id, Expr::Select(SelectExpr { operand, field: field.to_owned(), test: false }))
+            let operand = Box::new(variable_node(id, parent));
+            new_node(id, Expr::Select(SelectExpr { operand, field: field.to_owned(), test: false }))
         }
     }
 }
 
 /// Puts a call of a function with one argument around a node.
-pub(super) fn wrap(inner: &mut IdedExpr, name: &str) {
+pub(super) fn wrap_in_call(inner: &mut IdedExpr, name: &str) {
     let id = inner.id;
     let taken = std::mem::take(inner);
-    *inner = call(id, name, vec![taken]);
+    *inner = call_node(id, name, vec![taken]);
 }
 
-fn node(id: u64, expr: Expr) -> IdedExpr {
+fn new_node(id: u64, expr: Expr) -> IdedExpr {
     IdedExpr { id, expr }
 }

@@ -22,8 +22,8 @@ const ENTRIES: usize = 1000;
 /// The value as text, as `${}` inserts it.
 ///
 /// Texts and numbers are plain, times are RFC 3339, null is empty, and the rest is JSON.
-pub fn text(value: &Value) -> Result<String, ExecutionError> {
-    match json(value)? {
+pub fn value_to_text(value: &Value) -> Result<String, ExecutionError> {
+    match value_to_json(value)? {
         Json::String(text) => Ok(text),
         Json::Null => Ok(String::new()),
         other => Ok(other.to_string()),
@@ -31,19 +31,19 @@ pub fn text(value: &Value) -> Result<String, ExecutionError> {
 }
 
 /// The value as JSON, with the keys of maps in order.
-pub fn json(value: &Value) -> Result<Json, ExecutionError> {
+pub fn value_to_json(value: &Value) -> Result<Json, ExecutionError> {
     Ok(match value {
         Value::Null => Json::Null,
         Value::Bool(truth) => Json::Bool(*truth),
         Value::Int(integer) => Json::from(*integer),
         Value::UInt(integer) => Json::from(*integer),
-        Value::Float(double) => number(*double),
+        Value::Float(double) => float_to_json(*double),
         Value::String(text) => Json::from(text.as_str()),
         Value::Bytes(bytes) => Json::from(bytes_as_text(bytes)),
         Value::Timestamp(time) => Json::from(time.to_rfc3339_opts(SecondsFormat::AutoSi, true)),
         Value::Duration(time) => Json::from(format!("{}s", time.as_seconds_f64())),
-        Value::List(list) => Json::Array(list.iter().map(json).collect::<Result<_, _>>()?),
-        Value::Map(fields) => Json::Object(object(fields)?),
+        Value::List(list) => Json::Array(list.iter().map(value_to_json).collect::<Result<_, _>>()?),
+        Value::Map(fields) => Json::Object(map_to_json(fields)?),
         other => return Err(ExecutionError::unsupported_target_type(other.clone())),
     })
 }
@@ -77,7 +77,7 @@ pub fn from_json(value: &Json) -> Result<Box<dyn Val>, ExecutionError> {
 }
 
 /// A value of any type as one that is data; lists and maps of types of our own become plain ones.
-pub(super) fn plain(value: &dyn Val) -> Result<Value, ExecutionError> {
+pub(super) fn to_plain_value(value: &dyn Val) -> Result<Value, ExecutionError> {
     match value.get_type().kind() {
         Kind::List => Ok(Value::List(plain_list(value)?.into())),
         Kind::Map => plain_map(value).map(Value::from),
@@ -86,51 +86,55 @@ pub(super) fn plain(value: &dyn Val) -> Result<Value, ExecutionError> {
 }
 
 /// The error for a value that is not of the wanted kind.
-pub(super) fn unexpected(value: &dyn Val, want: &str) -> ExecutionError {
+pub(super) fn unexpected_type(value: &dyn Val, want: &str) -> ExecutionError {
     let got = value.get_type().name().to_owned();
     ExecutionError::UnexpectedType { got, want: want.to_owned() }
 }
 
 fn plain_list(value: &dyn Val) -> Result<Vec<Value>, ExecutionError> {
-    let list = value.as_iterable().ok_or_else(|| unexpected(value, "list"))?;
+    let list = value.as_iterable().ok_or_else(|| unexpected_type(value, "list"))?;
     let mut entries = list.iter();
     let mut collected = Vec::new();
     while let Some(entry) = entries.next() {
-        collected.push(plain(entry)?);
+        collected.push(to_plain_value(entry)?);
     }
     Ok(collected)
 }
 
 fn plain_map(value: &dyn Val) -> Result<HashMap<String, Value>, ExecutionError> {
-    let keys = value.as_iterable().ok_or_else(|| unexpected(value, "map"))?;
-    let fields = value.as_indexer().ok_or_else(|| unexpected(value, "map"))?;
+    let keys = value.as_iterable().ok_or_else(|| unexpected_type(value, "map"))?;
+    let fields = value.as_indexer().ok_or_else(|| unexpected_type(value, "map"))?;
     let mut keys = keys.iter();
     let mut collected = HashMap::new();
     while let Some(key) = keys.next() {
-        collected.insert(text(&plain(key)?)?, plain(fields.get(key)?.as_ref())?);
+        collected.insert(
+            value_to_text(&to_plain_value(key)?)?,
+            to_plain_value(fields.get(key)?.as_ref())?,
+        );
     }
     Ok(collected)
 }
 
-fn object(fields: &Fields) -> Result<Map<String, Json>, ExecutionError> {
-    let fields = fields.map.iter().map(|(name, value)| Ok((name.to_string(), json(value)?)));
+fn map_to_json(fields: &Fields) -> Result<Map<String, Json>, ExecutionError> {
+    let fields =
+        fields.map.iter().map(|(name, value)| Ok((name.to_string(), value_to_json(value)?)));
     let mut fields = fields.collect::<Result<Vec<_>, ExecutionError>>()?;
     fields.sort_by(|one, other| one.0.cmp(&other.0));
     Ok(fields.into_iter().collect())
 }
 
-fn number(double: f64) -> Json {
+fn float_to_json(double: f64) -> Json {
     Number::from_f64(double).map_or_else(|| Json::from(double.to_string()), Json::Number)
 }
 
 /// Bytes in base64, padded.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(super) fn to_base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
 fn bytes_as_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) => base64(bytes),
+        Err(_) => to_base64(bytes),
     }
 }

@@ -159,16 +159,16 @@ const VARIABLES: &[Variable] = &[
 
 /// The name of a variable that is spelled in another way, such as `req.StatusCode`; none where the
 /// spelling is ours, or where there is no such variable.
-pub(super) fn respelled(spelled: &str) -> Option<String> {
+pub(super) fn correct_spelling(spelled: &str) -> Option<String> {
     if VARIABLES.iter().any(|variable| variable.covers(spelled)) {
         return None;
     }
-    let longest = VARIABLES.iter().filter_map(|variable| variable.respell(spelled));
+    let longest = VARIABLES.iter().filter_map(|variable| variable.match_spelling(spelled));
     longest.max_by_key(|(name, _)| name.len()).map(|(name, rest)| format!("{name}{rest}"))
 }
 
 /// Says what is wrong with naming `name` in `phase`, if something is.
-pub(super) fn check(name: &str, phase: Phase) -> Result<(), String> {
+pub(super) fn check_variable(name: &str, phase: Phase) -> Result<(), String> {
     let Some(variable) = VARIABLES.iter().find(|variable| variable.covers(name)) else {
         return Err(format!("unknown variable {name}"));
     };
@@ -185,7 +185,7 @@ pub(super) fn reads_path(name: &str) -> bool {
 
 impl Variable {
     /// Its own name, and what follows it in a name that is spelled in another way.
-    fn respell<'s>(&self, spelled: &'s str) -> Option<(&'static str, &'s str)> {
+    fn match_spelling<'s>(&self, spelled: &'s str) -> Option<(&'static str, &'s str)> {
         let dots = self.name.matches('.').count();
         let end = spelled.match_indices('.').nth(dots).map_or(spelled.len(), |(dot, _)| dot);
         let (head, rest) = spelled.split_at(end);

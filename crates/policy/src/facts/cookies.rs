@@ -15,18 +15,20 @@ use ginnel_http1::{cookie_pairs, cookie_text, trim_blanks};
 const COOKIES: usize = 200;
 
 /// The cookies of a request, by name.
-pub(super) fn sent(headers: &HeaderMap) -> CelMap<'static> {
+pub(super) fn request_cookies(headers: &HeaderMap) -> CelMap<'static> {
     let fields = |name: &str, value: &str| {
-        CookieFields::from([("name", text(name)), ("value", text(value))])
+        CookieFields::from([("name", boxed_text(name)), ("value", boxed_text(value))])
     };
-    by_name(pairs(headers).map(|(name, value)| {
-        let fields = map(fields(&name, &value));
+    by_name(request_cookie_pairs(headers).map(|(name, value)| {
+        let fields = fields_to_map(fields(&name, &value));
         (name, fields)
     }))
 }
 
 /// The names and values of the cookies of a request, in order.
-pub(super) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+pub(super) fn request_cookie_pairs(
+    headers: &HeaderMap,
+) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     pairs_in(headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes))
 }
 
@@ -40,58 +42,58 @@ pub(in super::super) fn pairs_in<'l>(
 }
 
 /// The cookies that a response sets, by name.
-pub(super) fn set(headers: &HeaderMap) -> CelMap<'static> {
+pub(super) fn response_cookies(headers: &HeaderMap) -> CelMap<'static> {
     let lines = headers.get_all(SET_COOKIE).iter().map(|line| cookie_text(line.as_bytes()));
     by_name(lines.filter_map(|line| {
         let (pair, attributes) = line.split_once(';').unwrap_or((&line, ""));
         let (name, value) = pair.split_once('=')?;
         let name = trim_blanks(name);
-        let mut fields = plain(name, unquoted(trim_blanks(value)));
+        let mut fields = empty_fields(name, strip_quotes(trim_blanks(value)));
         for attribute in attributes.split(';') {
             let (attribute, value) = attribute.split_once('=').unwrap_or((attribute, ""));
             let attribute = trim_blanks(attribute).to_ascii_lowercase();
             set_attribute(&mut fields, &attribute, trim_blanks(value));
         }
-        Some((Cow::Owned(name.to_owned()), map(fields)))
+        Some((Cow::Owned(name.to_owned()), fields_to_map(fields)))
     }))
 }
 
 /// The fields of a cookie.
 type CookieFields = HashMap<&'static str, Box<dyn Val>>;
 
-fn plain(name: &str, value: &str) -> CookieFields {
+fn empty_fields(name: &str, value: &str) -> CookieFields {
     HashMap::from([
-        ("name", text(name)),
-        ("value", text(value)),
-        ("domain", text("")),
-        ("path", text("")),
-        ("expires", text("")),
+        ("name", boxed_text(name)),
+        ("value", boxed_text(value)),
+        ("domain", boxed_text("")),
+        ("path", boxed_text("")),
+        ("expires", boxed_text("")),
         ("max_age", max_age("")),
-        ("secure", truth(false)),
-        ("http_only", truth(false)),
-        ("same_site", text("")),
+        ("secure", boxed_bool(false)),
+        ("http_only", boxed_bool(false)),
+        ("same_site", boxed_text("")),
     ])
 }
 
 fn set_attribute(fields: &mut CookieFields, name: &str, value: &str) {
     let (name, value) = match name {
-        "domain" => ("domain", text(value)),
-        "path" => ("path", text(value)),
-        "expires" => ("expires", expires(value)),
-        "samesite" => ("same_site", text(value)),
+        "domain" => ("domain", boxed_text(value)),
+        "path" => ("path", boxed_text(value)),
+        "expires" => ("expires", expiry_timestamp(value)),
+        "samesite" => ("same_site", boxed_text(value)),
         "max-age" => ("max_age", max_age(value)),
-        "secure" => ("secure", truth(true)),
-        "httponly" => ("http_only", truth(true)),
+        "secure" => ("secure", boxed_bool(true)),
+        "httponly" => ("http_only", boxed_bool(true)),
         _ => return,
     };
     fields.insert(name, value);
 }
 
-fn text(text: &str) -> Box<dyn Val> {
+fn boxed_text(text: &str) -> Box<dyn Val> {
     Box::new(CelString::from(text.to_owned()))
 }
 
-fn truth(truth: bool) -> Box<dyn Val> {
+fn boxed_bool(truth: bool) -> Box<dyn Val> {
     Box::new(CelBool::from(truth))
 }
 
@@ -103,16 +105,16 @@ fn max_age(value: &str) -> Box<dyn Val> {
 }
 
 /// A time; empty where it is none.
-fn expires(value: &str) -> Box<dyn Val> {
-    match date(value) {
+fn expiry_timestamp(value: &str) -> Box<dyn Val> {
+    match parse_date(value) {
         Some(date) => Box::new(CelTimestamp::from(date.fixed_offset())),
-        None => text(""),
+        None => boxed_text(""),
     }
 }
 
 /// A time in one of the forms that servers write (RFC 6265, section 5.1.1); which day of the week it is says
 /// nothing.
-fn date(value: &str) -> Option<DateTime<Utc>> {
+fn parse_date(value: &str) -> Option<DateTime<Utc>> {
     // Two digits of a year first: four are taken for these otherwise.
     const FORMS: [&str; 4] = [
         "%d-%b-%y %H:%M:%S GMT",
@@ -126,7 +128,7 @@ fn date(value: &str) -> Option<DateTime<Utc>> {
     FORMS.iter().find_map(read).map(|date| date.and_utc())
 }
 
-fn unquoted(value: &str) -> &str {
+fn strip_quotes(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
@@ -140,7 +142,7 @@ fn by_name<'a>(cookies: impl Iterator<Item = (Cow<'a, str>, Box<dyn Val>)>) -> C
     CelMap::from(fields.collect::<HashMap<_, _>>())
 }
 
-fn map(fields: CookieFields) -> Box<dyn Val> {
+fn fields_to_map(fields: CookieFields) -> Box<dyn Val> {
     let fields = fields.into_iter().map(|(name, value)| (name.to_owned().into(), value));
     Box::new(CelMap::from(fields.collect::<HashMap<_, _>>()))
 }
@@ -160,11 +162,15 @@ mod tests {
             "Wed Jun  9 10:18:14 2038",
             "Thu, 09 Jun 2038 10:18:14 GMT",
         ] {
-            assert_eq!(date(text).unwrap().to_rfc3339(), "2038-06-09T10:18:14+00:00", "{text}");
+            assert_eq!(
+                parse_date(text).unwrap().to_rfc3339(),
+                "2038-06-09T10:18:14+00:00",
+                "{text}"
+            );
         }
-        assert_eq!(date("Thu, 01 Jan 1970 00:00:00 GMT").unwrap().timestamp(), 0);
+        assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 GMT").unwrap().timestamp(), 0);
         for text in ["", "0", "-1", "Session", "Wed, 32 Jun 2038 10:18:14 GMT"] {
-            assert_eq!(date(text), None, "{text}");
+            assert_eq!(parse_date(text), None, "{text}");
         }
     }
 }

@@ -13,9 +13,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ginnel_http1::SpelledValues;
 
 use super::super::expression::pay_for_view;
-use super::plain::readable;
+use super::plain::readable_value;
 use super::source::Message;
-use super::texts;
+use super::text_list;
 
 /// Headers as a map of lists of texts; nothing is copied.
 #[derive(Debug, Clone)]
@@ -30,23 +30,25 @@ impl<'h> HeaderMapFact<'h> {
         Self { message, headers, names: OnceLock::new() }
     }
 
-    fn values(&self, name: &str) -> Option<CelList<'h>> {
+    fn header_values(&self, name: &str) -> Option<CelList<'h>> {
         // A text that cannot be a name is the name of no header.
         let name = HeaderName::try_from(name).ok()?;
         let values: Vec<_> = match self.message {
-            Message::Request => SpelledValues::new(self.headers, name.as_str()).map(text).collect(),
-            Message::Response => self.headers.get_all(&name).iter().map(text).collect(),
+            Message::Request => {
+                SpelledValues::new(self.headers, name.as_str()).map(header_text).collect()
+            }
+            Message::Response => self.headers.get_all(&name).iter().map(header_text).collect(),
         };
-        (!values.is_empty()).then(|| texts(values))
+        (!values.is_empty()).then(|| text_list(values))
     }
 
-    fn names(&self) -> &[CelString<'h>] {
+    fn header_names(&self) -> &[CelString<'h>] {
         self.names.get_or_init(|| self.headers.keys().map(|it| it.as_str().into()).collect())
     }
 }
 
-fn text(value: &HeaderValue) -> CelString<'_> {
-    match readable(value) {
+fn header_text(value: &HeaderValue) -> CelString<'_> {
+    match readable_value(value) {
         Cow::Borrowed(text) => CelString::from(text),
         Cow::Owned(text) => CelString::from(text),
     }
@@ -95,7 +97,8 @@ impl Container for HeaderMapFact<'_> {
     fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
         let name = value.downcast_ref::<CelString>();
         let name = name.and_then(|name| HeaderName::try_from(name.inner()).ok());
-        Ok(name.is_some_and(|name| self.message.values(self.headers, &name).next().is_some()))
+        Ok(name
+            .is_some_and(|name| self.message.header_values(self.headers, &name).next().is_some()))
     }
 }
 
@@ -105,7 +108,7 @@ impl Indexer for HeaderMapFact<'_> {
         Self: 'v,
     {
         let name = index.downcast_ref::<CelString>().map(CelString::inner).unwrap_or_default();
-        let values = self.values(name).ok_or_else(|| ExecutionError::no_such_key(name))?;
+        let values = self.header_values(name).ok_or_else(|| ExecutionError::no_such_key(name))?;
         pay_for_view(values.len())?;
         Ok(CowVal::owned(values))
     }
@@ -129,7 +132,7 @@ impl Iterable for HeaderMapFact<'_> {
     where
         Self: 'v,
     {
-        Box::new(HeaderNames(self.names().iter()))
+        Box::new(HeaderNames(self.header_names().iter()))
     }
 }
 

@@ -40,7 +40,7 @@ const FIELDS: &[PlaceField] = &[
 pub(in super::super) struct Place(u8);
 
 impl PlaceField {
-    fn find<'f>(&self, facts: &'f AddressFacts) -> Option<&'f Json> {
+    fn find_value<'f>(&self, facts: &'f AddressFacts) -> Option<&'f Json> {
         let database = if self.is_of_system() { &facts.system } else { &facts.place };
         database.pointer(self.pointer)
     }
@@ -52,7 +52,7 @@ impl PlaceField {
 
 impl Place {
     /// The one of a variable.
-    pub(super) fn named(variable: &str) -> Option<Self> {
+    pub(super) fn from_variable(variable: &str) -> Option<Self> {
         let index = match variable.strip_prefix("conn.geo.") {
             Some(older) => FIELDS.iter().position(|field| field.older == older)?,
             None => {
@@ -64,8 +64,11 @@ impl Place {
     }
 
     /// The text; empty where nothing is known.
-    pub(in super::super) fn read(self, connection: &VisitorConnection) -> Cow<'_, str> {
-        match FIELDS.get(usize::from(self.0)).and_then(|field| field.find(connection.address()?)) {
+    pub(in super::super) fn read_text(self, connection: &VisitorConnection) -> Cow<'_, str> {
+        match FIELDS
+            .get(usize::from(self.0))
+            .and_then(|field| field.find_value(connection.address_facts()?))
+        {
             Some(Json::String(text)) => text.as_str().into(),
             Some(Json::Number(number)) => number.to_string().into(),
             _ => "".into(),
@@ -74,19 +77,19 @@ impl Place {
 }
 
 /// The number of the autonomous system; 0 where nothing is known.
-pub(super) fn system(connection: &VisitorConnection) -> u64 {
+pub(super) fn autonomous_system(connection: &VisitorConnection) -> u64 {
     let number = |facts: &AddressFacts| facts.system.get("autonomous_system_number")?.as_u64();
-    connection.address().and_then(number).unwrap_or_default()
+    connection.address_facts().and_then(number).unwrap_or_default()
 }
 
 /// Whether the address is in the European Union.
 pub(super) fn is_eu(connection: &VisitorConnection) -> bool {
     let is_in =
         |facts: &AddressFacts| facts.place.pointer("/country/is_in_european_union")?.as_bool();
-    connection.address().and_then(is_in).unwrap_or_default()
+    connection.address_facts().and_then(is_in).unwrap_or_default()
 }
 
 /// The categories that the operator's list has the address in.
-pub(super) fn categories(connection: &VisitorConnection) -> impl Iterator<Item = &str> {
-    connection.address().into_iter().flat_map(|facts| &facts.categories).map(String::as_str)
+pub(super) fn address_categories(connection: &VisitorConnection) -> impl Iterator<Item = &str> {
+    connection.address_facts().into_iter().flat_map(|facts| &facts.categories).map(String::as_str)
 }

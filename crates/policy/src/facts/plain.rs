@@ -13,8 +13,8 @@ use super::super::exchange::{Content, Exchange, Request, TlsFacts};
 use super::place::{self, Place};
 use super::source::Message;
 use super::url::{
-    authority, canonical_authority, normalized, normalized_path, normalized_path_and_query,
-    path_and_query, query, raw, raw_path,
+    canonical_authority, normalized_path, normalized_path_and_query, normalized_url,
+    path_and_query, query_string, raw_path, raw_url, request_authority,
 };
 
 /// A variable that is a text.
@@ -76,7 +76,7 @@ pub(in super::super) enum NumberFact {
 
 impl TextFact {
     /// The variable of a name.
-    pub(in super::super) fn named(name: &str) -> Option<Self> {
+    pub(in super::super) fn from_name(name: &str) -> Option<Self> {
         use KnownHeader::{ContentType, Location, UserAgent};
         Some(match name {
             "req.method" => Self::Method,
@@ -109,34 +109,36 @@ impl TextFact {
             "endpoint.url" => Self::EndpointUrl,
             "endpoint.host" => Self::EndpointHost,
             "endpoint.protocol" => Self::EndpointProtocol,
-            _ => return Place::named(name).map(Self::Place),
+            _ => return Place::from_variable(name).map(Self::Place),
         })
     }
 
     /// What the variable holds; none where there is no such thing.
-    pub(in super::super) fn read(self, exchange: &Exchange) -> Option<Cow<'_, str>> {
+    pub(in super::super) fn read_text(self, exchange: &Exchange) -> Option<Cow<'_, str>> {
         let (connection, endpoint) = (&exchange.connection, &exchange.endpoint);
         let memo = &exchange.memo;
         let text = match self {
             Self::RequestHeader(header) => {
-                return Some(header.read(Message::Request, &exchange.request()?.head.headers));
+                return Some(header.read_text(Message::Request, &exchange.request()?.head.headers));
             }
             Self::ResponseHeader(header) => {
-                return Some(header.read(Message::Response, &exchange.response()?.head.headers));
+                return Some(
+                    header.read_text(Message::Response, &exchange.response()?.head.headers),
+                );
             }
             Self::RequestMediaType => {
                 let headers = &exchange.request()?.head.headers;
-                return Some(media_type(Message::Request.values(headers, &CONTENT_TYPE)));
+                return Some(media_type(Message::Request.header_values(headers, &CONTENT_TYPE)));
             }
             Self::ResponseMediaType => {
                 let headers = &exchange.response()?.head.headers;
-                return Some(media_type(Message::Response.values(headers, &CONTENT_TYPE)));
+                return Some(media_type(Message::Response.header_values(headers, &CONTENT_TYPE)));
             }
             Self::ClientIp => {
-                memo.client_ip.get_or_init(|| address(connection.client.ip())).as_str()
+                memo.client_ip.get_or_init(|| address_text(connection.client.ip())).as_str()
             }
             Self::ServerIp => {
-                memo.server_ip.get_or_init(|| address(connection.server.ip())).as_str()
+                memo.server_ip.get_or_init(|| address_text(connection.server.ip())).as_str()
             }
             Self::Region => &connection.region,
             Self::TlsVersion | Self::CipherSuite | Self::Sni | Self::Alpn => {
@@ -146,7 +148,7 @@ impl TextFact {
             Self::EndpointUrl => endpoint.url(),
             Self::EndpointHost => &endpoint.host,
             Self::EndpointProtocol => &endpoint.protocol,
-            Self::Place(place) => return Some(place.read(connection)),
+            Self::Place(place) => return Some(place.read_text(connection)),
             of_request => of_request.read_from(exchange, exchange.request()?),
         };
         Some(Cow::Borrowed(text))
@@ -167,18 +169,18 @@ impl TextFact {
         let (uri, memo) = (&request.head.uri, &exchange.memo);
         match self {
             Self::Method => request.head.method.as_str(),
-            Self::Host => host(exchange, request),
-            Self::Version => version(request.head.version),
-            Self::Url => memo.url.get_or_init(|| normalized(request)),
-            Self::RawUrl => memo.raw_url.get_or_init(|| raw(request)),
+            Self::Host => canonical_host(exchange, request),
+            Self::Version => version_text(request.head.version),
+            Self::Url => memo.url.get_or_init(|| normalized_url(request)),
+            Self::RawUrl => memo.raw_url.get_or_init(|| raw_url(request)),
             Self::Path => {
                 let path = memo.path.get_or_init(|| normalized_path(request));
                 path.as_deref().unwrap_or(uri.path())
             }
             Self::RawPath => raw_path(request),
             Self::Scheme => request.scheme,
-            Self::UrlHost => host_and_port(host(exchange, request), request.scheme).0,
-            Self::Query => query(request),
+            Self::UrlHost => host_and_port(canonical_host(exchange, request), request.scheme).0,
+            Self::Query => query_string(request),
             Self::PathAndQuery => {
                 let made = memo.path_and_query.get_or_init(|| normalized_path_and_query(request));
                 made.as_deref().unwrap_or(path_and_query(request))
@@ -193,15 +195,15 @@ impl TextFact {
 }
 
 /// The host in its one form.
-fn host<'e>(exchange: &'e Exchange, request: &'e Request) -> &'e str {
+fn canonical_host<'e>(exchange: &'e Exchange, request: &'e Request) -> &'e str {
     let made = exchange.memo.authority.get_or_init(|| canonical_authority(request));
-    made.as_deref().unwrap_or(authority(request))
+    made.as_deref().unwrap_or(request_authority(request))
 }
 
 impl KnownHeader {
     /// The value of the header, or all of its lines as one list; empty when there is none.
-    pub(super) fn read(self, message: Message, headers: &HeaderMap) -> Cow<'_, str> {
-        joined(message.values(headers, self.name())).unwrap_or_default()
+    pub(super) fn read_text(self, message: Message, headers: &HeaderMap) -> Cow<'_, str> {
+        join_lines(message.header_values(headers, self.name())).unwrap_or_default()
     }
 
     /// The name of the header.
@@ -216,7 +218,7 @@ impl KnownHeader {
 
 impl NumberFact {
     /// The variable of a name.
-    pub(in super::super) fn named(name: &str) -> Option<Self> {
+    pub(in super::super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "req.url.port" => Self::Port,
             "req.content_length" => Self::RequestLength,
@@ -233,27 +235,29 @@ impl NumberFact {
     }
 
     /// What the variable holds; none where there is no such thing.
-    pub(in super::super) fn read(self, exchange: &Exchange) -> Option<i64> {
+    pub(in super::super) fn read_number(self, exchange: &Exchange) -> Option<i64> {
         let request = || exchange.request();
         let response = || exchange.response();
         let number = match self {
-            Self::Port => request().map(|it| host_and_port(authority(it), it.scheme).1)?.into(),
-            Self::RequestLength => request().map(|it| length(&it.head.headers, &it.body))?,
-            Self::ResponseLength => response().map(|it| length(&it.head.headers, &it.body))?,
+            Self::Port => {
+                request().map(|it| host_and_port(request_authority(it), it.scheme).1)?.into()
+            }
+            Self::RequestLength => request().map(|it| body_length(&it.head.headers, &it.body))?,
+            Self::ResponseLength => response().map(|it| body_length(&it.head.headers, &it.body))?,
             Self::Status => response()?.head.status.as_u16().into(),
             Self::ClientPort => exchange.connection.client.port().into(),
             Self::ServerPort => exchange.connection.server.port().into(),
             Self::EndpointPort => exchange.endpoint.port.into(),
             Self::BytesIn => exchange.carried.received,
             Self::BytesOut => exchange.carried.sent,
-            Self::AutonomousSystem => place::system(&exchange.connection),
+            Self::AutonomousSystem => place::autonomous_system(&exchange.connection),
         };
         Some(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
 /// The text of a value; bytes that are no UTF-8 are replaced.
-pub(in super::super) fn readable(value: &HeaderValue) -> Cow<'_, str> {
+pub(in super::super) fn readable_value(value: &HeaderValue) -> Cow<'_, str> {
     readable_bytes(value.as_bytes())
 }
 
@@ -264,7 +268,7 @@ pub(in super::super) fn readable_bytes(value: &[u8]) -> Cow<'_, str> {
 
 /// The value of a header. Servers disagree about which of several lines counts, so a rule gets to see
 /// all of them (RFC 9110, section 5.3).
-pub(in super::super) fn joined<'h>(
+pub(in super::super) fn join_lines<'h>(
     mut lines: impl Iterator<Item = Cow<'h, str>>,
 ) -> Option<Cow<'h, str>> {
     let first = lines.next()?;
@@ -278,7 +282,7 @@ pub(in super::super) fn media_type<'h>(lines: impl Iterator<Item = Cow<'h, str>>
         Cow::Borrowed(line) => lower_case(media_type_in(line)),
         Cow::Owned(line) => media_type_in(&line).to_ascii_lowercase().into(),
     });
-    joined(types).unwrap_or_default()
+    join_lines(types).unwrap_or_default()
 }
 
 fn lower_case(text: &str) -> Cow<'_, str> {
@@ -289,11 +293,11 @@ fn lower_case(text: &str) -> Cow<'_, str> {
 }
 
 /// The text of an address.
-pub(in super::super) fn address(address: IpAddr) -> String {
+pub(in super::super) fn address_text(address: IpAddr) -> String {
     address.to_canonical().to_string()
 }
 
-fn version(version: Version) -> &'static str {
+fn version_text(version: Version) -> &'static str {
     match version {
         Version::HTTP_09 => "HTTP/0.9",
         Version::HTTP_10 => "HTTP/1.0",
@@ -304,7 +308,7 @@ fn version(version: Version) -> &'static str {
 }
 
 /// How long a body is: what is there of it, or what was announced; 0 unless known.
-fn length(headers: &HeaderMap, body: &Content) -> u64 {
+fn body_length(headers: &HeaderMap, body: &Content) -> u64 {
     if let Content::Full(body) = body {
         return body.len() as u64;
     }

@@ -9,8 +9,8 @@ use ginnel_http1::{HeadField, SpelledValues, is_same_for_cgi};
 
 use super::super::exchange::Exchange;
 use super::cookies;
-use super::plain::{NumberFact, TextFact, readable, readable_bytes};
-use super::url::query;
+use super::plain::{NumberFact, TextFact, readable_bytes, readable_value};
+use super::url::query_string;
 
 /// A request or its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(in super::super) enum Message {
 impl Message {
     /// Returns the values of a header, in order. A header of a request has the values of all spellings that
     /// CGI and WSGI give one name: the application behind may read `X_User` as `x-user`.
-    pub(in super::super) fn values<'h>(
+    pub(in super::super) fn header_values<'h>(
         self,
         headers: &'h HeaderMap,
         name: &'h HeaderName,
@@ -36,18 +36,22 @@ impl Message {
 
 /// What expressions are decided on. Each part is none where there is no such message.
 pub(in super::super) trait FactSource {
-    fn text(&self, fact: TextFact) -> Option<Cow<'_, str>>;
+    fn text_value(&self, fact: TextFact) -> Option<Cow<'_, str>>;
 
-    fn number(&self, fact: NumberFact) -> Option<i64>;
+    fn number_value(&self, fact: NumberFact) -> Option<i64>;
 
     /// The values of a header, in order.
-    fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>>;
+    fn header_values<'s>(
+        &'s self,
+        message: Message,
+        name: &'s HeaderName,
+    ) -> Option<FieldValues<'s>>;
 
     /// The query of the request, which may be empty.
-    fn query(&self) -> Option<&str>;
+    fn query_string(&self) -> Option<&str>;
 
     /// The first cookie of a name, if there is one.
-    fn cookie(&self, name: &str) -> Option<Option<Cow<'_, str>>>;
+    fn cookie_value(&self, name: &str) -> Option<Option<Cow<'_, str>>>;
 }
 
 /// The values of a header.
@@ -62,8 +66,8 @@ impl<'s> Iterator for FieldValues<'s> {
 
     fn next(&mut self) -> Option<Cow<'s, str>> {
         match self {
-            Self::Map(values) => values.next().map(readable),
-            Self::Spelled(values) => values.next().map(readable),
+            Self::Map(values) => values.next().map(readable_value),
+            Self::Spelled(values) => values.next().map(readable_value),
             Self::Fields(fields, name) => {
                 let mut named = fields.filter(|field| is_named(field, name));
                 named.next().map(|field| readable_bytes(field.value))
@@ -78,29 +82,37 @@ pub(in super::super) fn is_named(field: &HeadField<'_>, name: &HeaderName) -> bo
 }
 
 impl FactSource for Exchange {
-    fn text(&self, fact: TextFact) -> Option<Cow<'_, str>> {
-        fact.read(self)
+    fn text_value(&self, fact: TextFact) -> Option<Cow<'_, str>> {
+        fact.read_text(self)
     }
 
-    fn number(&self, fact: NumberFact) -> Option<i64> {
-        fact.read(self)
+    fn number_value(&self, fact: NumberFact) -> Option<i64> {
+        fact.read_number(self)
     }
 
-    fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>> {
-        Some(message.values(headers(self, message)?, name))
+    fn header_values<'s>(
+        &'s self,
+        message: Message,
+        name: &'s HeaderName,
+    ) -> Option<FieldValues<'s>> {
+        Some(message.header_values(message_headers(self, message)?, name))
     }
 
-    fn query(&self) -> Option<&str> {
-        self.request().map(query)
+    fn query_string(&self) -> Option<&str> {
+        self.request().map(query_string)
     }
 
-    fn cookie(&self, name: &str) -> Option<Option<Cow<'_, str>>> {
+    fn cookie_value(&self, name: &str) -> Option<Option<Cow<'_, str>>> {
         let headers = &self.request()?.head.headers;
-        Some(cookies::pairs(headers).find(|(known, _)| *known == name).map(|(_, value)| value))
+        Some(
+            cookies::request_cookie_pairs(headers)
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value),
+        )
     }
 }
 
-fn headers(exchange: &Exchange, message: Message) -> Option<&HeaderMap> {
+fn message_headers(exchange: &Exchange, message: Message) -> Option<&HeaderMap> {
     match message {
         Message::Request => exchange.request().map(|it| &it.head.headers),
         Message::Response => exchange.response().map(|it| &it.head.headers),

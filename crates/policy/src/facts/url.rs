@@ -9,9 +9,9 @@ use http::header::HOST;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value as Json, json};
 
-use ginnel_http1::{query_of, target_of};
+use ginnel_http1::{request_query, request_target};
 
-use super::super::authority::canonical;
+use super::super::authority::canonicalize_authority;
 use super::super::exchange::Request;
 use super::super::expression::value;
 use super::super::path::{RawPath, RequestPath};
@@ -20,14 +20,14 @@ use super::super::path::{RawPath, RequestPath};
 const PARAMETERS: usize = 1000;
 
 /// The host of a request, with its port if it has one, as it was sent.
-pub(in super::super) fn authority(request: &Request) -> &str {
+pub(in super::super) fn request_authority(request: &Request) -> &str {
     let named = request.head.headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| request.head.uri.authority().map(|it| it.as_str())).unwrap_or_default()
 }
 
 /// The host of a request in its one form, if that is another one than was sent.
 pub(super) fn canonical_authority(request: &Request) -> Option<String> {
-    match canonical(authority(request), request.scheme) {
+    match canonicalize_authority(request_authority(request), request.scheme) {
         Cow::Borrowed(_) => None,
         Cow::Owned(authority) => Some(authority),
     }
@@ -35,12 +35,12 @@ pub(super) fn canonical_authority(request: &Request) -> Option<String> {
 
 /// The path of a request with its query, as it was sent.
 pub(in super::super) fn path_and_query(request: &Request) -> &str {
-    target_of(&request.head.uri, &request.head.extensions)
+    request_target(&request.head.uri, &request.head.extensions)
 }
 
 /// The whole URL of a request, as it was sent.
-pub(in super::super) fn whole(request: &Request) -> String {
-    format!("{}://{}{}", request.scheme, authority(request), path_and_query(request))
+pub(in super::super) fn full_url(request: &Request) -> String {
+    format!("{}://{}{}", request.scheme, request_authority(request), path_and_query(request))
 }
 
 /// The path of a request as the visitor sent it.
@@ -51,16 +51,16 @@ pub(super) fn raw_path(request: &Request) -> &str {
 }
 
 /// The whole URL of a request as the visitor sent it.
-pub(super) fn raw(request: &Request) -> String {
+pub(super) fn raw_url(request: &Request) -> String {
     let query = query_with_sign(request);
-    format!("{}://{}{}{query}", request.scheme, authority(request), raw_path(request))
+    format!("{}://{}{}{query}", request.scheme, request_authority(request), raw_path(request))
 }
 
 /// The whole URL of a request, with its host and path normalized.
-pub(in super::super) fn normalized(request: &Request) -> String {
+pub(in super::super) fn normalized_url(request: &Request) -> String {
     let path = RequestPath::new(request.head.uri.path()).into_normal();
     let query = query_with_sign(request);
-    let authority = canonical(authority(request), request.scheme);
+    let authority = canonicalize_authority(request_authority(request), request.scheme);
     format!("{}://{authority}{path}{query}", request.scheme)
 }
 
@@ -79,18 +79,18 @@ pub(super) fn normalized_path(request: &Request) -> Option<String> {
 }
 
 /// Returns the query of a request as it was sent, or an empty text.
-pub(in super::super) fn query(request: &Request) -> &str {
-    query_of(&request.head.uri, &request.head.extensions).unwrap_or_default()
+pub(in super::super) fn query_string(request: &Request) -> &str {
+    request_query(&request.head.uri, &request.head.extensions).unwrap_or_default()
 }
 
 /// The query of a request with the question mark before it.
 fn query_with_sign(request: &Request) -> String {
-    let query = query_of(&request.head.uri, &request.head.extensions);
+    let query = request_query(&request.head.uri, &request.head.extensions);
     query.map(|query| format!("?{query}")).unwrap_or_default()
 }
 
 /// The parameters of a query: a map of lists.
-pub(super) fn parameters(query: &str) -> CelMap<'static> {
+pub(super) fn query_parameters(query: &str) -> CelMap<'static> {
     let mut named: HashMap<String, Vec<Json>> = HashMap::new();
     for (name, value) in query_pairs(query) {
         named.entry(name.into_owned()).or_default().push(json!(value));
@@ -119,11 +119,11 @@ impl<'q> Iterator for Pairs<'q> {
         let pair = self.rest.find(|pair| !pair.is_empty())?;
         self.left = self.left.checked_sub(1)?;
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((plain(name), plain(value)))
+        Some((decode_component(name), decode_component(value)))
     }
 }
 
-fn plain(text: &str) -> Cow<'_, str> {
+fn decode_component(text: &str) -> Cow<'_, str> {
     if text.contains('+') {
         return percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned().into();
     }

@@ -3,12 +3,12 @@
 use cel::common::types::{CelBool, CelString};
 
 use super::super::user_agent_facts::UserAgentFacts;
-use super::{FactValue, some};
+use super::{FactValue, owned_value};
 
 /// The variable of this name, behind `req.user_agent.`.
-pub(super) fn variable<'f>(facts: &'f UserAgentFacts, name: &str) -> FactValue<'f> {
-    let text = |text: &'f str| some(CelString::from(text));
-    let truth = |truth| some(CelBool::from(truth));
+pub(super) fn user_agent_variable<'f>(facts: &'f UserAgentFacts, name: &str) -> FactValue<'f> {
+    let text = |text: &'f str| owned_value(CelString::from(text));
+    let truth = |truth| owned_value(CelBool::from(truth));
     match name {
         "name" => text(&facts.name),
         "version" => text(&facts.version),

@@ -51,13 +51,13 @@ impl<T: AsRef<str>> ClaimRules<'_, T> {
     fn check_time(&self, claims: &Json, now: f64) -> Result<(), InvalidClaims> {
         let is_ahead = |time: Option<f64>| time.is_some_and(|time| time > now + LEEWAY);
         let is_over = |time: f64| now >= time + LEEWAY;
-        let ends = time(claims, "exp")?;
+        let ends = time_claim(claims, "exp")?;
         let is_current = ends.map_or(!self.needs_expiry, |ends| !is_over(ends))
-            && !is_ahead(time(claims, "nbf")?)
-            && !is_ahead(time(claims, "iat")?);
+            && !is_ahead(time_claim(claims, "nbf")?)
+            && !is_ahead(time_claim(claims, "iat")?);
         let is_recent = match self.max_age {
             Some(max_age) => {
-                let logged_in = time(claims, "auth_time")?.ok_or(InvalidClaims::Time)?;
+                let logged_in = time_claim(claims, "auth_time")?.ok_or(InvalidClaims::Time)?;
                 now <= logged_in + max_age as f64 + LEEWAY
             }
             None => true,
@@ -67,7 +67,7 @@ impl<T: AsRef<str>> ClaimRules<'_, T> {
 }
 
 /// A time that is no number is a time that nothing is good at.
-fn time(claims: &Json, name: &str) -> Result<Option<f64>, InvalidClaims> {
+fn time_claim(claims: &Json, name: &str) -> Result<Option<f64>, InvalidClaims> {
     match claims.get(name) {
         None | Some(Json::Null) => Ok(None),
         Some(time) => match time.as_f64().filter(|time| time.is_finite()) {

@@ -63,37 +63,37 @@ impl KeySet {
         }
         let set: Set = serde_json::from_slice(json)?;
         let keys = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
-        Ok(Self(keys.filter_map(Key::read).take(KEYS).collect()))
+        Ok(Self(keys.filter_map(Key::from_published).take(KEYS).collect()))
     }
 
     /// Whether there is a key of this name; any key will do for no name.
-    pub(in super::super) fn has(&self, id: Option<&str>) -> bool {
-        self.0.iter().any(|key| key.is(id))
+    pub(in super::super) fn has_key(&self, id: Option<&str>) -> bool {
+        self.0.iter().any(|key| key.has_id(id))
     }
 
     /// Whether one of the keys of this name made the signature.
-    pub(in super::super) fn verifies(
+    pub(in super::super) fn verifies_signature(
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
         message: &[u8],
         signature: &[u8],
     ) -> bool {
-        let mut keys = self.0.iter().filter(|key| key.is(id) && key.is_for(algorithm));
-        keys.any(|key| key.material.verifies(algorithm, message, signature))
+        let mut keys = self.0.iter().filter(|key| key.has_id(id) && key.is_for(algorithm));
+        keys.any(|key| key.material.verifies_signature(algorithm, message, signature))
     }
 }
 
 impl Key {
-    fn read(published: PublishedKey) -> Option<Self> {
+    fn from_published(published: PublishedKey) -> Option<Self> {
         if published.r#use.as_deref().is_some_and(|it| it != "sig") {
             return None;
         }
-        let material = Material::read(&published)?;
+        let material = Material::from_published(&published)?;
         Some(Self { id: published.kid, algorithm: published.alg, material })
     }
 
-    fn is(&self, id: Option<&str>) -> bool {
+    fn has_id(&self, id: Option<&str>) -> bool {
         id.is_none() || self.id.as_deref() == id
     }
 
@@ -103,7 +103,7 @@ impl Key {
 }
 
 impl Material {
-    fn read(published: &PublishedKey) -> Option<Self> {
+    fn from_published(published: &PublishedKey) -> Option<Self> {
         let bytes = |text: &Option<String>| {
             let text = text.as_deref()?.trim_end_matches('=');
             BASE64_URL_SAFE_NO_PAD.decode(text).ok()
@@ -122,7 +122,7 @@ impl Material {
         }
     }
 
-    fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+    fn verifies_signature(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         use Algorithm as A;
         let public = |kind: &'static dyn VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(kind, key).verify(message, signature).is_ok()
@@ -137,17 +137,16 @@ impl Material {
             (Self::Secret(key), A::Hs256) => shared(hmac::HMAC_SHA256, key),
             (Self::Secret(key), A::Hs384) => shared(hmac::HMAC_SHA384, key),
             (Self::Secret(key), A::Hs512) => shared(hmac::HMAC_SHA512, key),
-            (Self::Rsa { modulus: n, exponent: e }, algorithm) => {
-                rsa(algorithm).is_some_and(|kind| {
+            (Self::Rsa { modulus: n, exponent: e }, algorithm) => rsa_parameters(algorithm)
+                .is_some_and(|kind| {
                     RsaPublicKeyComponents { n, e }.verify(kind, message, signature).is_ok()
-                })
-            }
+                }),
             _ => false,
         }
     }
 }
 
-fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
+fn rsa_parameters(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     Some(match algorithm {
         Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
         Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,

@@ -40,12 +40,12 @@ impl UnverifiedToken {
     }
 
     /// The name of the algorithm.
-    pub(in super::super) fn algorithm(&self) -> &str {
+    pub(in super::super) fn algorithm_name(&self) -> &str {
         self.header.get("alg").and_then(Json::as_str).unwrap_or_default()
     }
 
     /// The name of the key.
-    pub(in super::super) fn key(&self) -> Option<&str> {
+    pub(in super::super) fn key_id(&self) -> Option<&str> {
         self.header.get("kid").and_then(Json::as_str)
     }
 }

@@ -17,7 +17,7 @@ pub struct AllowRules {
 
 impl AllowRules {
     /// Whether somebody may come in. An address counts only if the issuer says that it was verified.
-    pub fn admit(&self, identity: &Identity) -> bool {
+    pub fn allows_identity(&self, identity: &Identity) -> bool {
         if self.emails.is_empty() && self.domains.is_empty() && self.groups.is_empty() {
             return true;
         }
@@ -50,9 +50,9 @@ mod tests {
     #[test]
     fn an_address_counts_only_when_it_is_verified() {
         for email in ["Ada@Other.example", "bob@EXAMPLE.com", "\"a@b\"@example.com"] {
-            assert!(rules().admit(&somebody(email, Some(true))), "{email}");
-            assert!(!rules().admit(&somebody(email, Some(false))), "{email}");
-            assert!(!rules().admit(&somebody(email, None)), "{email}");
+            assert!(rules().allows_identity(&somebody(email, Some(true))), "{email}");
+            assert!(!rules().allows_identity(&somebody(email, Some(false))), "{email}");
+            assert!(!rules().allows_identity(&somebody(email, None)), "{email}");
         }
     }
 
@@ -61,7 +61,7 @@ mod tests {
         for email in
             ["bob@sub.example.com", "bob@badexample.com", "bob@example.com.evil", "example.com"]
         {
-            assert!(!rules().admit(&somebody(email, Some(true))), "{email}");
+            assert!(!rules().allows_identity(&somebody(email, Some(true))), "{email}");
         }
     }
 
@@ -70,8 +70,8 @@ mod tests {
         let member =
             |group: &str| Identity { groups: Some(vec![group.to_owned()]), ..Identity::default() };
 
-        assert!(rules().admit(&member("admins")));
-        assert!(!rules().admit(&member("Admins")));
-        assert!(AllowRules::default().admit(&Identity::default()), "without rules");
+        assert!(rules().allows_identity(&member("admins")));
+        assert!(!rules().allows_identity(&member("Admins")));
+        assert!(AllowRules::default().allows_identity(&Identity::default()), "without rules");
     }
 }

@@ -28,11 +28,11 @@ pub struct LoginBrowser {
 
 impl LoginBrowser {
     /// Reads the header `User-Agent` of a request.
-    pub(super) fn read(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let Some(value) = headers.get(USER_AGENT) else { return Self::default() };
         let start = value.as_bytes().get(..MAX_USER_AGENT_BYTES).unwrap_or(value.as_bytes());
         let user_agent = String::from_utf8_lossy(start).into_owned();
-        let facts = UserAgentFacts::read(&user_agent);
+        let facts = UserAgentFacts::from_header(&user_agent);
         let devices = [
             (facts.is_bot, "Bot"),
             (facts.is_tablet, "Tablet"),
@@ -60,7 +60,7 @@ pub struct LoginLocation {
 
 impl LoginLocation {
     /// What is known of an address; none where that is nothing.
-    pub fn of(facts: &AddressFacts) -> Option<Self> {
+    pub fn from_facts(facts: &AddressFacts) -> Option<Self> {
         let place = &facts.place;
         let country_code = place.pointer("/country/iso_code").and_then(|it| it.as_str());
         let number = |pointer: &str| place.pointer(pointer).and_then(|it| it.as_f64());
@@ -82,7 +82,7 @@ mod tests {
     fn read(user_agent: &str) -> LoginBrowser {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, user_agent.parse().unwrap());
-        LoginBrowser::read(&headers)
+        LoginBrowser::from_headers(&headers)
     }
 
     #[test]
@@ -95,6 +95,6 @@ mod tests {
         assert_eq!((browser.device, browser.os.as_str()), ("Desktop", "Linux"));
         assert_eq!(browser.user_agent, firefox);
         assert_eq!(read(&"x".repeat(2000)).user_agent.len(), MAX_USER_AGENT_BYTES);
-        assert_eq!(LoginBrowser::read(&HeaderMap::new()), LoginBrowser::default());
+        assert_eq!(LoginBrowser::from_headers(&HeaderMap::new()), LoginBrowser::default());
     }
 }

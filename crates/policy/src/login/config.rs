@@ -88,7 +88,7 @@ impl LoginConfig {
     }
 
     /// The addresses that its document has asked, where it writes them in place of names.
-    pub fn addresses(&self) -> Vec<IpAddr> {
+    pub fn literal_addresses(&self) -> Vec<IpAddr> {
         let urls = match &self.provider {
             _ if self.named.is_some() => Vec::new(),
             LoginProvider::Issuer(issuer) => vec![issuer],
@@ -114,9 +114,9 @@ impl LoginConfig {
     }
 
     /// Why nobody could log in, or nobody who is allowed to, where the operator has these applications.
-    pub fn problem(&self, applications: &OauthApplications) -> Option<String> {
+    pub fn setup_problem(&self, applications: &OauthApplications) -> Option<String> {
         let named = self.named?;
-        let application = applications.of(named);
+        let application = applications.for_provider(named);
         let name = named.name();
         if self.is_managed && application.client.is_none() {
             let setting = named.setting();
@@ -125,7 +125,7 @@ impl LoginConfig {
                  does not have"
             ));
         }
-        if let Some(problem) = self.unsaid(&application) {
+        if let Some(problem) = self.missing_scope_problem(&application) {
             return Some(problem);
         }
         if let Some(problem) = self.lacks_groups(named, &application) {
@@ -142,11 +142,11 @@ impl LoginConfig {
 
     /// Which list lets nobody in, because GitHub is not asked for what it is about: more than the operator says
     /// is not asked for in the operator's name.
-    fn unsaid(&self, application: &OauthApplication) -> Option<String> {
+    fn missing_scope_problem(&self, application: &OauthApplication) -> Option<String> {
         if !application.provider.is_github() {
             return None;
         }
-        let resolved = self.resolve(application);
+        let resolved = self.with_application(application);
         let lists = [
             ("allow_groups", !self.allow.groups.is_empty(), &GROUP_SCOPES[..]),
             ("allow_emails", !self.allow.emails.is_empty(), &ADDRESS_SCOPES[..]),
@@ -165,13 +165,13 @@ impl LoginConfig {
     fn lacks_groups(&self, named: OauthProvider, application: &OauthApplication) -> Option<String> {
         let AllowRules { emails, domains, groups } = &self.allow;
         let asks_groups_alone = !groups.is_empty() && emails.is_empty() && domains.is_empty();
-        let is_public = application.provider == OauthApplication::public(named).provider;
-        let lacks = asks_groups_alone && is_public && !named.says_groups();
+        let is_public = application.provider == OauthApplication::for_provider(named).provider;
+        let lacks = asks_groups_alone && is_public && !named.reports_groups();
         lacks.then(|| format!("allow_groups lets nobody in: {} says no groups", named.name()))
     }
 
     /// The same login with what the operator knows of its provider.
-    pub fn resolve(&self, application: &OauthApplication) -> Self {
+    pub fn with_application(&self, application: &OauthApplication) -> Self {
         let mut resolved = self.clone();
         resolved.provider = application.provider.clone();
         if self.is_managed && !application.scopes.is_empty() {
@@ -193,8 +193,8 @@ impl LoginConfig {
 
     /// What distinguishes the cookies of a login from those of others. `site` is the host, or the domain that
     /// shares the session.
-    pub fn tag(&self, site: &str) -> String {
-        let tag = hash([self.document_hash.as_str(), site]);
+    pub fn cookie_tag(&self, site: &str) -> String {
+        let tag = hash_texts([self.document_hash.as_str(), site]);
         tag.get(..16).unwrap_or_default().to_owned()
     }
 
@@ -202,17 +202,17 @@ impl LoginConfig {
     pub fn hash_document(&self, client_id: &str) -> String {
         let name = self.named.map(OauthProvider::name).unwrap_or_default();
         let client = if self.is_managed { "managed" } else { "own" };
-        let parts = self.parts();
-        hash([name, client, client_id].into_iter().chain(parts.iter().map(String::as_str)))
+        let parts = self.digest_parts();
+        hash_texts([name, client, client_id].into_iter().chain(parts.iter().map(String::as_str)))
     }
 
     /// What a session is bound to: it is good for nothing that asks somebody else, or for more.
-    pub fn digest(&self, site: &str) -> String {
-        hash(self.parts().iter().map(String::as_str).chain([site]))
+    pub fn session_digest(&self, site: &str) -> String {
+        hash_texts(self.digest_parts().iter().map(String::as_str).chain([site]))
     }
 
     /// Who is asked, and for what.
-    fn parts(&self) -> Vec<String> {
+    fn digest_parts(&self) -> Vec<String> {
         let mut parts = vec![self.kind.name().to_owned()];
         match &self.provider {
             LoginProvider::Issuer(issuer) => parts.push(issuer.clone()),
@@ -228,7 +228,7 @@ impl LoginConfig {
 }
 
 /// Of texts, each with its length.
-fn hash<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+fn hash_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let mut digest = Context::new(&SHA256);
     for text in texts {
         digest.update(&(text.len() as u64).to_be_bytes());
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn secrets_go_to_providers_over_tls() {
         for provider in OauthProvider::ALL {
-            let urls = match OauthApplication::public(*provider).provider {
+            let urls = match OauthApplication::for_provider(*provider).provider {
                 LoginProvider::Issuer(url) => vec![url],
                 LoginProvider::Endpoints(it) => {
                     vec![it.authorization_url, it.token_url, it.userinfo_url]

@@ -63,13 +63,13 @@ impl WithheldCookies {
     }
 }
 
-/// Whether the value of a `Cookie` field holds what [`withhold`] takes out.
+/// Whether the value of a `Cookie` field holds what [`withhold_cookies`] takes out.
 pub fn has_login_cookie(value: &[u8]) -> bool {
     value.windows(MARKER.len()).any(|part| part.eq_ignore_ascii_case(MARKER.as_bytes()))
 }
 
 /// Takes the cookies of logins out of a request.
-pub fn withhold(headers: &mut HeaderMap) -> Option<WithheldCookies> {
+pub fn withhold_cookies(headers: &mut HeaderMap) -> Option<WithheldCookies> {
     if !headers.get_all(COOKIE).iter().any(|value| has_login_cookie(value.as_bytes())) {
         return None;
     }
@@ -112,7 +112,7 @@ mod tests {
         let mut headers =
             headers(&["a=1; __Host-ginnel-login-x-s0=secret;b=2", "__Secure-Ginnel-Login-y=z"]);
 
-        let withheld = withhold(&mut headers).unwrap();
+        let withheld = withhold_cookies(&mut headers).unwrap();
 
         assert_eq!(headers.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
         assert_eq!(withheld.get("__Host-ginnel-login-x-s0"), Some("secret"));
@@ -123,7 +123,7 @@ mod tests {
     fn a_request_without_such_a_cookie_stays_as_it_is() {
         let mut headers = headers(&["a=1;b=2"]);
 
-        assert_eq!(withhold(&mut headers), None);
+        assert_eq!(withhold_cookies(&mut headers), None);
         assert_eq!(headers[COOKIE], "a=1;b=2");
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn what_is_no_pair_does_not_pass_either() {
         let mut headers = headers(&["ginnel-login-x; a=\"b; ginnel-login-y=1\""]);
 
-        withhold(&mut headers).unwrap();
+        withhold_cookies(&mut headers).unwrap();
 
         assert!(!has_login_cookie(headers[COOKIE].as_bytes()));
     }

@@ -57,13 +57,18 @@ pub fn verify_id_token(
     expected: &ExpectedToken<'_>,
 ) -> Result<Json, IdTokenError> {
     let token = UnverifiedToken::parse(text).ok_or(IdTokenError::Malformed)?;
-    let name = token.algorithm();
+    let name = token.algorithm_name();
     let known = ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, known)| *known);
     let algorithm = known.filter(|it| is_public(*it)).ok_or(IdTokenError::Algorithm)?;
-    if !keys.has(token.key()) {
+    if !keys.has_key(token.key_id()) {
         return Err(IdTokenError::UnknownKey);
     }
-    if !keys.verifies(token.key(), algorithm, token.message.as_bytes(), &token.signature) {
+    if !keys.verifies_signature(
+        token.key_id(),
+        algorithm,
+        token.message.as_bytes(),
+        &token.signature,
+    ) {
         return Err(IdTokenError::Signature);
     }
     let rules = ClaimRules {

@@ -26,7 +26,7 @@ pub struct Identity {
 
 impl Identity {
     /// What claims say; none where they do not say who it is.
-    pub fn of(claims: &Json) -> Option<Self> {
+    pub fn from_claims(claims: &Json) -> Option<Self> {
         let text = |name: &str| {
             let text = claims.get(name)?.as_str()?;
             Some(text.to_owned()).filter(|text| !text.is_empty())
@@ -41,18 +41,18 @@ impl Identity {
         };
         Some(Self {
             // Providers of OAuth number their users; Amazon says `user_id` alone.
-            subject: text("sub").or_else(|| id(claims)).or_else(|| text("user_id"))?,
+            subject: text("sub").or_else(|| id_claim(claims)).or_else(|| text("user_id"))?,
             email_verified: verified.filter(|_| email.is_some()),
             email,
             name: text("name").or_else(|| text("preferred_username")).or_else(|| text("login")),
             username: text("preferred_username").or_else(|| text("login")),
-            groups: groups(claims.get("groups")),
+            groups: groups_claim(claims.get("groups")),
         })
     }
 
     /// What is known when the issuer has been asked more: what it says there counts, with the address and
     /// whether it is verified from one place; none when it speaks of somebody else.
-    pub fn with(&self, more: Self) -> Option<Self> {
+    pub fn merged_with(&self, more: Self) -> Option<Self> {
         if more.subject != self.subject {
             return None;
         }
@@ -72,7 +72,7 @@ impl Identity {
     }
 }
 
-fn id(claims: &Json) -> Option<String> {
+fn id_claim(claims: &Json) -> Option<String> {
     match claims.get("id")? {
         Json::Number(number) => Some(number.to_string()),
         Json::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
@@ -80,7 +80,7 @@ fn id(claims: &Json) -> Option<String> {
     }
 }
 
-fn groups(claim: Option<&Json>) -> Option<Vec<String>> {
+fn groups_claim(claim: Option<&Json>) -> Option<Vec<String>> {
     let groups = match claim? {
         Json::Array(groups) => {
             groups.iter().filter_map(Json::as_str).take(MAX_GROUPS).map(str::to_owned).collect()
@@ -101,8 +101,9 @@ mod tests {
     #[test]
     fn an_address_keeps_its_own_verification() {
         let token = json!({"sub": "1", "email": "a@x", "email_verified": true, "groups": ["g"]});
-        let token = Identity::of(&token).unwrap();
-        let more = |claims: Json| token.with(Identity::of(&claims).unwrap()).unwrap();
+        let token = Identity::from_claims(&token).unwrap();
+        let more =
+            |claims: Json| token.merged_with(Identity::from_claims(&claims).unwrap()).unwrap();
 
         assert_eq!(more(json!({"sub": "1", "email": "b@x"})).verified_email(), None);
         assert_eq!(
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(more(json!({"sub": "1", "groups": ["h"]})).groups.unwrap(), ["h"]);
         let none: [&str; 0] = [];
         assert_eq!(more(json!({"sub": "1", "groups": []})).groups.unwrap(), none, "taken away");
-        assert_eq!(token.with(Identity::of(&json!({"sub": "2"})).unwrap()), None);
+        assert_eq!(token.merged_with(Identity::from_claims(&json!({"sub": "2"})).unwrap()), None);
     }
 
     #[test]
@@ -124,7 +125,7 @@ mod tests {
             (json!({"id": "", "user_id": "3"}), "3"),
             (json!({"user_id": "amzn1.account.3"}), "amzn1.account.3"),
         ] {
-            assert_eq!(Identity::of(&claims).unwrap().subject, subject, "{claims}");
+            assert_eq!(Identity::from_claims(&claims).unwrap().subject, subject, "{claims}");
         }
     }
 
@@ -138,8 +139,11 @@ mod tests {
             (json!(null), false),
         ] {
             let claims = json!({"sub": "1", "email": "a@x", "email_verified": claim});
-            assert_eq!(Identity::of(&claims).unwrap().verified_email().is_some(), verified);
+            assert_eq!(
+                Identity::from_claims(&claims).unwrap().verified_email().is_some(),
+                verified
+            );
         }
-        assert_eq!(Identity::of(&json!({"email": "a@x"})), None, "without a subject");
+        assert_eq!(Identity::from_claims(&json!({"email": "a@x"})), None, "without a subject");
     }
 }

@@ -19,7 +19,7 @@ pub use self::allow::AllowRules;
 pub use self::browser::{LoginBrowser, LoginLocation};
 pub use self::config::{LoginConfig, LoginKind, NOT_ALLOWED, is_login_url};
 pub use self::cookies::{
-    CookieKind, MAX_COOKIE_CHUNKS, WithheldCookies, cookie_name, has_login_cookie, withhold,
+    CookieKind, MAX_COOKIE_CHUNKS, WithheldCookies, cookie_name, has_login_cookie, withhold_cookies,
 };
 pub use self::id_token::{ExpectedToken, IdTokenError, verify_id_token};
 pub use self::identity::Identity;

@@ -53,7 +53,7 @@ impl LoginProvider {
     /// Whether it may say that an address is verified: whoever points a name elsewhere knows what is said there,
     /// but what Microsoft has for one organization says as little as what it has for all.
     pub fn may_verify_addresses(&self) -> bool {
-        let host = WebUrl::parse(self.url()).map(|url| url.host().to_string());
+        let host = WebUrl::parse(self.identity_url()).map(|url| url.host().to_string());
         let host = host.unwrap_or_default();
         !MICROSOFT_DOMAINS.iter().any(|domain| {
             let name = host.strip_suffix(domain);
@@ -62,7 +62,7 @@ impl LoginProvider {
     }
 
     /// The address of whoever says who somebody is.
-    pub fn url(&self) -> &str {
+    pub fn identity_url(&self) -> &str {
         match self {
             Self::Issuer(url) => url,
             Self::Endpoints(endpoints) => &endpoints.userinfo_url,

@@ -57,12 +57,12 @@ providers! {
 
 impl OauthProvider {
     /// The provider of a name.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|provider| provider.name() == name)
     }
 
     /// Where it is, unless the operator says otherwise.
-    fn public(self) -> LoginProvider {
+    fn public_provider(self) -> LoginProvider {
         let issuer = |url: &str| LoginProvider::Issuer(url.to_owned());
         let endpoints = |[authorization, token, userinfo]: [&str; 3]| {
             LoginProvider::Endpoints(Endpoints {
@@ -119,7 +119,7 @@ impl OauthProvider {
     }
 
     /// What it is asked for, unless somebody says otherwise.
-    pub fn scopes(self, with_groups: bool) -> Vec<String> {
+    pub fn default_scopes(self, with_groups: bool) -> Vec<String> {
         let scopes: &[&str] = match self {
             Self::Amazon => &["profile"],
             Self::Facebook => &["public_profile", "email"],
@@ -135,7 +135,7 @@ impl OauthProvider {
 
     /// What it is sent beside the usual when a visitor comes to it: Twitch says no address unless it is asked
     /// for that claim.
-    pub fn parameters(self) -> Vec<(String, String)> {
+    pub fn extra_parameters(self) -> Vec<(String, String)> {
         if self != Self::Twitch {
             return Vec::new();
         }
@@ -150,7 +150,7 @@ impl OauthProvider {
     }
 
     /// Whether it says at its public addresses which groups somebody belongs to.
-    pub fn says_groups(self) -> bool {
+    pub fn reports_groups(self) -> bool {
         matches!(self, Self::Github | Self::Gitlab)
     }
 }
@@ -185,9 +185,9 @@ impl fmt::Debug for OauthClient {
 
 impl OauthApplication {
     /// What everybody knows of a provider.
-    pub fn public(provider: OauthProvider) -> Self {
+    pub fn for_provider(provider: OauthProvider) -> Self {
         Self {
-            provider: provider.public(),
+            provider: provider.public_provider(),
             scopes: Vec::new(),
             client: None,
             verifies_addresses: provider.verifies_addresses(),
@@ -201,37 +201,40 @@ pub struct OauthApplications(ArcSwap<Vec<Arc<OauthApplication>>>);
 
 impl Default for OauthApplications {
     fn default() -> Self {
-        Self(ArcSwap::from_pointee(complete(Vec::new())))
+        Self(ArcSwap::from_pointee(complete_applications(Vec::new())))
     }
 }
 
 impl OauthApplications {
     /// What is known of a provider.
-    pub fn of(&self, provider: OauthProvider) -> Arc<OauthApplication> {
+    pub fn for_provider(&self, provider: OauthProvider) -> Arc<OauthApplication> {
         let known = self.0.load().get(provider as usize).cloned();
-        known.unwrap_or_else(|| Arc::new(OauthApplication::public(provider)))
+        known.unwrap_or_else(|| Arc::new(OauthApplication::for_provider(provider)))
     }
 
     /// Takes over what the operator has; of a provider that is not among it, what everybody knows. Gives the
     /// providers at which there is no client any more.
-    pub fn replace(
+    pub fn replace_all(
         &self,
         applications: Vec<(OauthProvider, OauthApplication)>,
     ) -> Vec<OauthProvider> {
-        let clients = || OauthProvider::ALL.iter().map(|it| self.of(*it).client.is_some());
+        let clients =
+            || OauthProvider::ALL.iter().map(|it| self.for_provider(*it).client.is_some());
         let had = clients().collect::<Vec<_>>();
-        self.0.store(Arc::new(complete(applications)));
+        self.0.store(Arc::new(complete_applications(applications)));
         let lost = OauthProvider::ALL.iter().zip(had).zip(clients());
         lost.filter(|((_, had), has)| *had && !has).map(|((provider, _), _)| *provider).collect()
     }
 }
 
 /// An application for each provider, in their order.
-fn complete(mut known: Vec<(OauthProvider, OauthApplication)>) -> Vec<Arc<OauthApplication>> {
+fn complete_applications(
+    mut known: Vec<(OauthProvider, OauthApplication)>,
+) -> Vec<Arc<OauthApplication>> {
     let application = |provider: &OauthProvider| {
         let at = known.iter().position(|(known, _)| known == provider);
         let application = at.map(|at| known.swap_remove(at).1);
-        Arc::new(application.unwrap_or_else(|| OauthApplication::public(*provider)))
+        Arc::new(application.unwrap_or_else(|| OauthApplication::for_provider(*provider)))
     };
     OauthProvider::ALL.iter().map(application).collect()
 }
@@ -243,9 +246,9 @@ mod tests {
     #[test]
     fn each_provider_is_found_by_its_name() {
         for provider in OauthProvider::ALL {
-            assert_eq!(OauthProvider::of_name(provider.name()), Some(*provider));
+            assert_eq!(OauthProvider::from_name(provider.name()), Some(*provider));
         }
-        assert_eq!(OauthProvider::of_name("Google"), None);
+        assert_eq!(OauthProvider::from_name("Google"), None);
     }
 
     #[test]
@@ -253,16 +256,17 @@ mod tests {
         let applications = OauthApplications::default();
         let secret = ClientSecret("hidden".to_owned());
         let client = Some(OauthClient { id: "id".to_owned(), secret });
-        let own = OauthApplication { client, ..OauthApplication::public(OauthProvider::Google) };
+        let own =
+            OauthApplication { client, ..OauthApplication::for_provider(OauthProvider::Google) };
 
-        assert_eq!(applications.replace(vec![(OauthProvider::Google, own)]), []);
+        assert_eq!(applications.replace_all(vec![(OauthProvider::Google, own)]), []);
 
-        assert!(applications.of(OauthProvider::Google).client.is_some());
+        assert!(applications.for_provider(OauthProvider::Google).client.is_some());
         assert!(!format!("{applications:?}").contains("hidden"));
         for other in OauthProvider::ALL.iter().filter(|other| **other != OauthProvider::Google) {
-            assert_eq!(*applications.of(*other), OauthApplication::public(*other));
+            assert_eq!(*applications.for_provider(*other), OauthApplication::for_provider(*other));
         }
-        assert_eq!(applications.replace(Vec::new()), [OauthProvider::Google]);
-        assert_eq!(applications.of(OauthProvider::Google).client, None);
+        assert_eq!(applications.replace_all(Vec::new()), [OauthProvider::Google]);
+        assert_eq!(applications.for_provider(OauthProvider::Google).client, None);
     }
 }

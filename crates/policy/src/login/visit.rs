@@ -5,7 +5,7 @@ use std::fmt;
 use http::header::{ACCEPT, HOST, UPGRADE};
 use http::{Extensions, HeaderMap, Method, Uri};
 
-use super::super::authority::{canonical, split};
+use super::super::authority::{canonicalize_authority, split_authority};
 use super::browser::LoginBrowser;
 use super::config::{LoginConfig, is_loopback};
 use super::cookies::{CookieKind, WithheldCookies, cookie_name};
@@ -70,7 +70,7 @@ pub fn is_login_path(path: &str) -> bool {
 
 impl LoginVisit {
     /// Reads the head of a request whose visitor used `scheme`, `http` or `https`, if it names a host.
-    pub fn read(
+    pub fn from_request(
         (method, uri): (&Method, &Uri),
         headers: &HeaderMap,
         extensions: &Extensions,
@@ -81,18 +81,18 @@ impl LoginVisit {
             None => headers.get(HOST)?.to_str().ok()?,
         };
         let is_secure = scheme == "https";
-        let authority = canonical(authority, scheme);
-        let kind = kind(uri.path(), method, headers);
+        let authority = canonicalize_authority(authority, scheme);
+        let kind = classify_visit(uri.path(), method, headers);
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Some(Self {
             kind,
             origin: format!("{scheme}://{authority}"),
-            host: split(&authority).0.to_owned(),
+            host: split_authority(&authority).0.to_owned(),
             is_secure,
             target: target.to_owned(),
             query: uri.query().unwrap_or_default().to_owned(),
             cookies: extensions.get().cloned().unwrap_or_default(),
-            browser: (kind == VisitKind::Callback).then(|| LoginBrowser::read(headers)),
+            browser: (kind == VisitKind::Callback).then(|| LoginBrowser::from_headers(headers)),
         })
     }
 
@@ -107,7 +107,7 @@ impl LoginVisit {
     }
 
     /// A parameter of the query; none where it is there twice.
-    pub fn parameter(&self, name: &str) -> Option<String> {
+    pub fn query_parameter(&self, name: &str) -> Option<String> {
         let mut values = url::form_urlencoded::parse(self.query.as_bytes())
             .filter(|(known, _)| known == name)
             .map(|(_, value)| value.into_owned());
@@ -118,7 +118,7 @@ impl LoginVisit {
     }
 
     /// What the session of a configuration belongs to: the host, or the domain that shares it.
-    pub fn site<'v>(&'v self, config: &'v LoginConfig) -> &'v str {
+    pub fn session_site<'v>(&'v self, config: &'v LoginConfig) -> &'v str {
         config.cookie_domain.as_deref().unwrap_or(&self.origin)
     }
 
@@ -126,10 +126,11 @@ impl LoginVisit {
     pub(crate) fn is_for(&self, config: &LoginConfig) -> bool {
         match self.kind {
             VisitKind::Login | VisitKind::Logout => {
-                self.parameter("auth_id").unwrap_or_default() == config.auth_id
+                self.query_parameter("auth_id").unwrap_or_default() == config.auth_id
             }
             VisitKind::Callback => {
-                let name = self.parameter("state").map(|state| self.login_cookie(config, &state));
+                let name =
+                    self.query_parameter("state").map(|state| self.login_cookie(config, &state));
                 name.is_some_and(|name| self.cookies.get(&name).is_some())
             }
             VisitKind::Navigation | VisitKind::Call => false,
@@ -139,31 +140,31 @@ impl LoginVisit {
     /// The name of the cookie of a login on its way.
     pub fn login_cookie(&self, config: &LoginConfig, state: &str) -> String {
         let kind = CookieKind::Login { state };
-        let tag = config.tag(self.site(config));
+        let tag = config.cookie_tag(self.session_site(config));
         cookie_name(&config.cookie_prefix, &tag, kind, (self.is_secure, false))
     }
 
     /// The name of the cookie with a part of a session.
     pub fn session_cookie(&self, config: &LoginConfig, chunk: usize) -> String {
         let kind = CookieKind::Session { chunk };
-        let tag = config.tag(self.site(config));
+        let tag = config.cookie_tag(self.session_site(config));
         let is_shared = config.cookie_domain.is_some();
         cookie_name(&config.cookie_prefix, &tag, kind, (self.is_secure, is_shared))
     }
 }
 
-fn kind(path: &str, method: &Method, headers: &HeaderMap) -> VisitKind {
+fn classify_visit(path: &str, method: &Method, headers: &HeaderMap) -> VisitKind {
     match path {
         LOGIN_PATH => VisitKind::Login,
         LOGOUT_PATH => VisitKind::Logout,
         CALLBACK_PATH => VisitKind::Callback,
-        _ if navigates(method, headers) => VisitKind::Navigation,
+        _ if is_navigation(method, headers) => VisitKind::Navigation,
         _ => VisitKind::Call,
     }
 }
 
 /// Whether somebody looks at the response who can go elsewhere.
-fn navigates(method: &Method, headers: &HeaderMap) -> bool {
+fn is_navigation(method: &Method, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if ![Method::GET, Method::HEAD].contains(method) || headers.contains_key(UPGRADE) {
         return false;
@@ -207,7 +208,7 @@ mod tests {
             }
             let (head, ()) = request.body(()).unwrap().into_parts();
 
-            assert_eq!(navigates(&head.method, &head.headers), expected, "{headers:?}");
+            assert_eq!(is_navigation(&head.method, &head.headers), expected, "{headers:?}");
         }
     }
 
@@ -228,7 +229,8 @@ mod tests {
             let (head, ()) = request.body(()).unwrap().into_parts();
 
             let target = (&head.method, &head.uri);
-            let visit = LoginVisit::read(target, &head.headers, &head.extensions, scheme).unwrap();
+            let visit =
+                LoginVisit::from_request(target, &head.headers, &head.extensions, scheme).unwrap();
 
             assert_eq!((visit.origin.as_str(), visit.host.as_str()), (origin, name), "{host}");
             assert_eq!(visit.target, "/A%2fb/../c?x=%20&Y");

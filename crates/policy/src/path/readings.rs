@@ -7,63 +7,63 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::{RequestPath, escaped, escaped_alike, has_broken_escape, is_path};
+use super::{RequestPath, decode_escape, has_broken_escape, is_path, normalize_escapes};
 
 /// Reads a path as a server does, unless the server refuses it.
 type PathReader = fn(&str) -> Option<String>;
 
 const READERS: [PathReader; 10] = [
-    tomcat,
-    jetty,
-    spring,
-    nginx,
-    node,
+    read_as_tomcat,
+    read_as_jetty,
+    read_as_spring,
+    read_as_nginx,
+    read_as_node,
     node_behind_origin,
-    resolver,
+    read_as_resolver,
     literal_resolver,
-    python,
-    asgi,
+    read_as_python,
+    read_as_asgi,
 ];
 
 /// The readings of a path by all servers that do not refuse it, in the form that routes and rules look at.
-pub(super) fn readings(path: &str) -> impl Iterator<Item = String> {
+pub(super) fn server_readings(path: &str) -> impl Iterator<Item = String> {
     let read = READERS.iter().filter_map(move |read| read(path));
-    read.map(|path| normalized(&path))
+    read.map(|path| normalize_path(&path))
 }
 
-fn normalized(path: &str) -> String {
+fn normalize_path(path: &str) -> String {
     RequestPath::new(path).into_normal().into_owned()
 }
 
 /// Tomcat takes parameters off, decodes, merges slashes and then resolves dot segments.
 /// `encodedSolidusHandling` and `allowBackslash` can make slashes of `%2F` and `\`.
-fn tomcat(path: &str) -> Option<String> {
-    let decoded = decoded(&without_parameters(path))?;
-    within_root(&normalized(&decoded.replace("%5C", "/")))
+fn read_as_tomcat(path: &str) -> Option<String> {
+    let decoded = decode_path(&without_parameters(path))?;
+    within_root(&normalize_path(&decoded.replace("%5C", "/")))
 }
 
 /// Jetty takes parameters off each segment and resolves dot segments with and without escapes; `%2F` stays
 /// part of a segment.
-fn jetty(path: &str) -> Option<String> {
+fn read_as_jetty(path: &str) -> Option<String> {
     if has_broken_escape(path) {
         return None;
     }
-    within_root(&escaped_alike(&without_parameters(path), false))
+    within_root(&normalize_escapes(&without_parameters(path), false))
 }
 
 /// Spring's `UrlPathHelper` takes parameters off and decodes the rest; dot segments stay.
-fn spring(path: &str) -> Option<String> {
-    decoded(&without_parameters(path))
+fn read_as_spring(path: &str) -> Option<String> {
+    decode_path(&without_parameters(path))
 }
 
 /// nginx decodes, merges slashes and resolves dot segments; parameters stay.
-fn nginx(path: &str) -> Option<String> {
-    within_root(&normalized(&decoded(path)?))
+fn read_as_nginx(path: &str) -> Option<String> {
+    within_root(&normalize_path(&decode_path(path)?))
 }
 
 /// The `URL` of node, by the WHATWG standard: backslashes are slashes, what follows two of them is a host, and
 /// dot segments are resolved. Nothing is decoded.
-fn node(path: &str) -> Option<String> {
+fn read_as_node(path: &str) -> Option<String> {
     let slashes = path.replace('\\', "/");
     let path = match slashes.strip_prefix("//") {
         Some(rest) => {
@@ -72,17 +72,17 @@ fn node(path: &str) -> Option<String> {
         }
         None => &slashes,
     };
-    Some(resolved_within(&escaped_alike(path, false)))
+    Some(resolved_within(&normalize_escapes(path, false)))
 }
 
 /// The `URL` of node for an origin with the path behind it, so that no part of the path is a host.
 fn node_behind_origin(path: &str) -> Option<String> {
-    resolver(&path.replace('\\', "/"))
+    read_as_resolver(&path.replace('\\', "/"))
 }
 
 /// Resolvers of URLs resolve dot segments, with and without escapes, and leave other escapes (RFC 3986, section 5.2.4).
-fn resolver(path: &str) -> Option<String> {
-    Some(resolved_within(&escaped_alike(path, false)))
+fn read_as_resolver(path: &str) -> Option<String> {
+    Some(resolved_within(&normalize_escapes(path, false)))
 }
 
 /// The resolvers of Python and libcurl resolve dot segments without escapes only.
@@ -91,14 +91,14 @@ fn literal_resolver(path: &str) -> Option<String> {
 }
 
 /// The `http.server` of Python decodes without an error, merges slashes, and resolves dot segments at the root as well.
-fn python(path: &str) -> Option<String> {
-    Some(resolved_within(&normalized(&asgi(path)?)))
+fn read_as_python(path: &str) -> Option<String> {
+    Some(resolved_within(&normalize_path(&read_as_asgi(path)?)))
 }
 
 /// Servers of ASGI and WSGI, such as uvicorn, decode without an error, and resolve nothing.
-fn asgi(path: &str) -> Option<String> {
+fn read_as_asgi(path: &str) -> Option<String> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
-    Some(encoded(&decoded))
+    Some(encode_path(&decoded))
 }
 
 /// The path without the parameters of its segments.
@@ -109,19 +109,19 @@ fn without_parameters(path: &str) -> String {
 
 /// Returns the path without escapes, except of octets that no path may contain. Broken escapes and NUL are
 /// refused.
-fn decoded(path: &str) -> Option<String> {
+fn decode_path(path: &str) -> Option<String> {
     let bytes = path.as_bytes();
     let (mut octets, mut at) = (Vec::with_capacity(path.len()), 0);
     while let Some(byte) = bytes.get(at) {
-        let octet = if *byte == b'%' { escaped(bytes, at)? } else { *byte };
+        let octet = if *byte == b'%' { decode_escape(bytes, at)? } else { *byte };
         at += if *byte == b'%' { 3 } else { 1 };
         octets.push(octet);
     }
-    (!octets.contains(&0)).then(|| encoded(&octets))
+    (!octets.contains(&0)).then(|| encode_path(&octets))
 }
 
 /// Octets as a path in which only those are escaped that must be.
-fn encoded(octets: &[u8]) -> String {
+fn encode_path(octets: &[u8]) -> String {
     let mut path = String::with_capacity(octets.len());
     for octet in octets {
         match octet {
@@ -171,12 +171,19 @@ mod tests {
 
     /// Returns the reading of a path, in the form that rules look at.
     fn read(reader: PathReader, path: &str) -> Option<String> {
-        reader(path).map(|path| normalized(&path))
+        reader(path).map(|path| normalize_path(&path))
     }
 
     #[test]
     fn each_server_reads_paths_in_its_own_way() {
-        let servers = [tomcat as PathReader, jetty, spring, nginx, node, python];
+        let servers = [
+            read_as_tomcat as PathReader,
+            read_as_jetty,
+            read_as_spring,
+            read_as_nginx,
+            read_as_node,
+            read_as_python,
+        ];
         for (path, expected) in [
             ("/a", ["/a"; 6].map(Some)),
             ("/%61//b", ["/a/b"; 6].map(Some)),
@@ -210,16 +217,16 @@ mod tests {
     fn lenient_readers_decode_or_resolve_what_strict_ones_refuse() {
         for (reader, path, expected) in [
             (node_behind_origin as PathReader, "/\\admin;x", "/admin;x"),
-            (node, "/\\admin;x", "/"),
-            (resolver, "/./a\\%zz", "/a%5C%zz"),
-            (resolver, "/a%2F%2e%2E/b/../c", "/a%2F../c"),
+            (read_as_node, "/\\admin;x", "/"),
+            (read_as_resolver, "/./a\\%zz", "/a%5C%zz"),
+            (read_as_resolver, "/a%2F%2e%2E/b/../c", "/a%2F../c"),
             (literal_resolver, "/a/%2e/../admin", "/a/admin"),
-            (asgi, "/a%2F../%zz;x", "/a/../%25zz;x"),
-            (asgi, "/a%00%2F.", "/a%00/."),
-            (python, "/%2Fa//../%zz", "/%25zz"),
+            (read_as_asgi, "/a%2F../%zz;x", "/a/../%25zz;x"),
+            (read_as_asgi, "/a%00%2F.", "/a%00/."),
+            (read_as_python, "/%2Fa//../%zz", "/%25zz"),
         ] {
             assert_eq!(read(reader, path).as_deref(), Some(expected), "{path}");
-            assert!(readings(path).any(|reading| reading == expected), "{path}");
+            assert!(server_readings(path).any(|reading| reading == expected), "{path}");
         }
     }
 
@@ -227,7 +234,7 @@ mod tests {
     fn a_plain_path_has_one_reading() {
         for path in ["/", "/a/b.c/", "/a..b", "/a=c@d:e", "/a,b+c!d$e&f'g(h)*i~j"] {
             assert!(super::super::is_plain(path), "{path}");
-            assert!(readings(path).all(|reading| reading == path), "{path}");
+            assert!(server_readings(path).all(|reading| reading == path), "{path}");
         }
     }
 }

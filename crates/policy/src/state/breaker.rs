@@ -50,7 +50,7 @@ struct Bucket {
     failed: u64,
 }
 
-/// A request that was let through; [`Attempt::ended`] is to be told how it went.
+/// A request that was let through; [`Attempt::report_outcome`] is to be told how it went.
 #[derive(Debug)]
 pub struct Attempt {
     breaker: Arc<Breaker>,
@@ -68,7 +68,7 @@ impl Breaker {
 
     /// Lets a request through, unless the circuit is open.
     pub fn try_once(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let is_probe = match state.phase {
             BreakerPhase::Closed => false,
             BreakerPhase::Open(until) | BreakerPhase::Trying(until) if now < until => return None,
@@ -80,8 +80,8 @@ impl Breaker {
         Some(Attempt { breaker: self.clone(), since: now, is_probe, reported: false })
     }
 
-    fn count(&self, now: Instant, is_probe: bool, good: bool) {
-        let mut state = self.state();
+    fn record_outcome(&self, now: Instant, is_probe: bool, good: bool) {
+        let mut state = self.lock_state();
         if is_probe {
             state.buckets.clear();
             state.phase = if good {
@@ -98,10 +98,10 @@ impl Breaker {
         let width = window / u32::try_from(buckets).unwrap_or(1).max(1);
         state.buckets.retain(|bucket| now.duration_since(bucket.since) < window);
         match state.buckets.last_mut().filter(|last| now.duration_since(last.since) < width) {
-            Some(last) => last.add(good),
+            Some(last) => last.add_outcome(good),
             None => {
                 let mut bucket = Bucket { since: now, all: 0, failed: 0 };
-                bucket.add(good);
+                bucket.add_outcome(good);
                 state.buckets.push(bucket);
             }
         }
@@ -112,13 +112,13 @@ impl Breaker {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, BreakerState> {
+    fn lock_state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Bucket {
-    fn add(&mut self, good: bool) {
+    fn add_outcome(&mut self, good: bool) {
         self.all += 1;
         self.failed += u64::from(!good);
     }
@@ -126,9 +126,9 @@ impl Bucket {
 
 impl Attempt {
     /// Says how it went.
-    pub fn ended(mut self, good: bool, now: Instant) {
+    pub fn report_outcome(mut self, good: bool, now: Instant) {
         self.reported = true;
-        self.breaker.count(now, self.is_probe, good);
+        self.breaker.record_outcome(now, self.is_probe, good);
     }
 }
 
@@ -136,7 +136,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         // A visitor who left says nothing of the backend, but the next one may try.
         if !self.reported && self.is_probe {
-            self.breaker.state().phase = BreakerPhase::Open(self.since);
+            self.breaker.lock_state().phase = BreakerPhase::Open(self.since);
         }
     }
 }
@@ -160,7 +160,7 @@ mod tests {
     fn run(breaker: &Arc<Breaker>, now: Instant, good: bool) -> bool {
         let Some(mut attempt) = breaker.try_once(now) else { return false };
         attempt.reported = true;
-        breaker.count(now, attempt.is_probe, good);
+        breaker.record_outcome(now, attempt.is_probe, good);
         true
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let later = later + Duration::from_millis(1001);
         let probe = breaker.try_once(later).unwrap();
         assert!(!run(&breaker, later, true), "one probe at a time");
-        probe.ended(true, later);
+        probe.report_outcome(true, later);
         assert!(run(&breaker, later, false));
     }
 

@@ -50,7 +50,7 @@ impl RateLimits {
         rate: Duration,
         now: Instant,
     ) -> Result<(), Duration> {
-        let bucket = digest(bucket);
+        let bucket = bucket_digest(bucket);
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let since = now.saturating_duration_since(*windows.epoch.get_or_insert(now));
         match windows.buckets.get_mut(&bucket) {
@@ -76,7 +76,7 @@ impl RateLimits {
     }
 }
 
-fn digest(bucket: &str) -> [u8; 32] {
+fn bucket_digest(bucket: &str) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(ring::digest::digest(&SHA256, bucket.as_bytes()).as_ref());
     bytes
@@ -95,7 +95,7 @@ impl Windows {
         }
         if self.buckets.len() >= BUCKETS {
             let some = self.buckets.iter().take(COMPARED);
-            let least = some.min_by_key(|(_, window)| window.sum()).map(|(name, _)| *name);
+            let least = some.min_by_key(|(_, window)| window.total_count()).map(|(name, _)| *name);
             least.map(|name| self.buckets.remove(&name));
         }
     }
@@ -107,9 +107,9 @@ impl Window {
     }
 
     fn admit(&mut self, capacity: u64, since: Duration) -> Result<(), Duration> {
-        self.slide(since);
-        if self.sum() >= capacity {
-            return Err(self.wait(capacity, since));
+        self.slide_to(since);
+        if self.total_count() >= capacity {
+            return Err(self.wait_time(capacity, since));
         }
         let slot = (self.newest % SLOTS) as usize;
         self.counts[slot] = self.counts[slot].saturating_add(1);
@@ -117,16 +117,16 @@ impl Window {
     }
 
     /// The width of a slot in nanoseconds.
-    fn width(&self) -> u128 {
+    fn slot_width(&self) -> u128 {
         self.rate.as_nanos() / u128::from(SLOTS)
     }
 
     fn slot_at(&self, since: Duration) -> u64 {
-        u64::try_from(since.as_nanos() / self.width()).unwrap_or(u64::MAX)
+        u64::try_from(since.as_nanos() / self.slot_width()).unwrap_or(u64::MAX)
     }
 
     /// Forgets what has left the window.
-    fn slide(&mut self, since: Duration) {
+    fn slide_to(&mut self, since: Duration) {
         let newest = self.slot_at(since);
         for slot in self.newest.saturating_add(1)..=newest.min(self.newest.saturating_add(SLOTS)) {
             self.counts[(slot % SLOTS) as usize] = 0;
@@ -134,19 +134,19 @@ impl Window {
         self.newest = newest.max(self.newest);
     }
 
-    fn sum(&self) -> u64 {
+    fn total_count(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
     /// How long it takes until so many have left the window that there is room.
-    fn wait(&self, capacity: u64, since: Duration) -> Duration {
-        let mut left = self.sum();
+    fn wait_time(&self, capacity: u64, since: Duration) -> Duration {
+        let mut left = self.total_count();
         let mut slots = 0;
         while left >= capacity && slots < SLOTS {
             slots += 1;
             left -= u64::from(self.counts[((self.newest + slots) % SLOTS) as usize]);
         }
-        let until = u128::from(self.newest + slots) * self.width();
+        let until = u128::from(self.newest + slots) * self.slot_width();
         let nanos = until.saturating_sub(since.as_nanos());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }

@@ -22,7 +22,7 @@ pub struct PolicyState {
 
 impl PolicyState {
     /// The breaker of an action; a new one if its limits have changed.
-    pub(super) fn breaker(
+    pub(super) fn breaker_for(
         &self,
         rule: usize,
         action: usize,

@@ -24,7 +24,7 @@ use super::published::{Published, PublishedStatus};
 use super::record::Record;
 use super::secrets::SecretName;
 use super::verdict::{Fetch, FetchFailed, Fetched, LocalResponse, StepOutcome, Verdict};
-use super::{Phase, Policy, PolicyState, Problem, Protocol, World, read};
+use super::{Phase, Policy, PolicyState, Problem, Protocol, World, read_document};
 
 /// A policy that is tried with one message after the other, which share its state.
 #[derive(Debug)]
@@ -43,9 +43,13 @@ pub struct Trial {
 ///
 /// # Errors
 /// All that is wrong with the document.
-pub fn parse(text: &str, protocol: Protocol, edge: Option<bool>) -> Result<Policy, Vec<Problem>> {
-    let document = read(text).map_err(|problem| vec![problem])?;
-    Policy::compile(&document, protocol.scope(&document, edge))
+pub fn parse_policy(
+    text: &str,
+    protocol: Protocol,
+    edge: Option<bool>,
+) -> Result<Policy, Vec<Problem>> {
+    let document = read_document(text).map_err(|problem| vec![problem])?;
+    Policy::compile(&document, protocol.document_scope(&document, edge))
 }
 
 /// The world of one message.
@@ -68,7 +72,7 @@ impl World for SimulatedExchange<'_> {
     fn oauth_application(&self, provider: OauthProvider) -> Arc<OauthApplication> {
         let id = format!("[{}]", provider.setting());
         let client = Some(OauthClient { id, secret: ClientSecret::default() });
-        Arc::new(OauthApplication { client, ..OauthApplication::public(provider) })
+        Arc::new(OauthApplication { client, ..OauthApplication::for_provider(provider) })
     }
 
     fn state(&self) -> &PolicyState {
@@ -108,46 +112,47 @@ impl Trial {
         edge: Option<bool>,
         begin: Option<DateTime<Utc>>,
     ) -> Result<Self, Vec<Problem>> {
-        Ok(Self::new(parse(text, protocol, edge)?, begin))
+        Ok(Self::new(parse_policy(text, protocol, edge)?, begin))
     }
 
     /// Takes a request, or a connection where there is none, through the policy.
     ///
     /// # Errors
     /// When what is given is no traffic.
-    pub fn run(&mut self, traffic: &Traffic) -> Result<Report, InvalidTraffic> {
-        traffic.response()?;
-        self.elapsed += traffic.after()?;
+    pub fn simulate_traffic(&mut self, traffic: &Traffic) -> Result<Report, InvalidTraffic> {
+        traffic.build_response()?;
+        self.elapsed += traffic.elapsed_time()?;
         let world = SimulatedExchange { trial: self, ip_policies: traffic.ip_policies()? };
-        let mut exchange = Exchange::new(traffic.connection(world.now())?, traffic.endpoint()?);
-        exchange.record = Record::traced();
+        let mut exchange =
+            Exchange::new(traffic.build_connection(world.now())?, traffic.build_endpoint()?);
+        exchange.record = Record::with_trace();
         let mut walk = Simulation { policy: &self.policy, world: &world, traffic, sent: None };
-        let verdict = match traffic.request(world.now())? {
-            None => walk.connection(&mut exchange)?,
+        let verdict = match traffic.build_request(world.now())? {
+            None => walk.run_connection(&mut exchange)?,
             Some(request)
-                if let Some(ambiguity) = self.policy.ambiguity(request.head.uri.path()) =>
+                if let Some(ambiguity) = self.policy.path_ambiguity(request.head.uri.path()) =>
             {
                 exchange.set_request(request);
-                let answer = refusal(ambiguity);
-                exchange.respond(answer.clone());
+                let answer = ambiguous_path_response(ambiguity);
+                exchange.set_local_response(answer.clone());
                 Verdict::Respond(answer)
             }
             Some(request) => {
-                let connected = walk.phase(Phase::Connect, &mut exchange)?;
+                let connected = walk.run_phase(Phase::Connect, &mut exchange)?;
                 exchange.set_request(request);
                 match connected {
-                    Verdict::Continue => walk.request(&mut exchange)?,
+                    Verdict::Continue => walk.run_request(&mut exchange)?,
                     other => other,
                 }
             }
         };
         let sent = walk.sent;
-        Ok(Report::of(verdict, sent, exchange, traffic))
+        Ok(Report::from_exchange(verdict, sent, exchange, traffic))
     }
 }
 
 /// What the service answers itself where a path is ambiguous.
-fn refusal(ambiguity: Ambiguity) -> LocalResponse {
+fn ambiguous_path_response(ambiguity: Ambiguity) -> LocalResponse {
     LocalResponse {
         code: None,
         ..LocalResponse::refusal(StatusCode::BAD_REQUEST, 0, ambiguity.sentence())
@@ -164,42 +169,47 @@ struct Simulation<'w> {
 
 impl Simulation<'_> {
     /// A connection from its beginning to its end.
-    fn connection(&mut self, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
-        let verdict = self.phase(Phase::Connect, exchange)?;
+    fn run_connection(&mut self, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
+        let verdict = self.run_phase(Phase::Connect, exchange)?;
         exchange.ended = Some(self.world.now());
         exchange.carried = Carried { received: 0, sent: 0 };
-        self.phase(Phase::Close, exchange)?;
+        self.run_phase(Phase::Close, exchange)?;
         Ok(verdict)
     }
 
     /// A request, and its response where there is one.
-    fn request(&mut self, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
-        let verdict = self.phase(Phase::Request, exchange)?;
+    fn run_request(&mut self, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
+        let verdict = self.run_phase(Phase::Request, exchange)?;
         match &verdict {
             Verdict::Close => return Ok(verdict),
-            Verdict::Respond(answer) => exchange.respond(answer.clone()),
+            Verdict::Respond(answer) => exchange.set_local_response(answer.clone()),
             Verdict::Continue | Verdict::Forward { .. } => {
-                self.sent = exchange.request().map(|request| Sent::of(request, self.traffic));
-                let response = self.traffic.response()?;
+                self.sent =
+                    exchange.request().map(|request| Sent::from_request(request, self.traffic));
+                let response = self.traffic.build_response()?;
                 let good = response.head.status < StatusCode::INTERNAL_SERVER_ERROR;
-                exchange.upstream_answered(good, self.world.instant());
+                exchange.record_upstream_outcome(good, self.world.instant());
                 exchange.set_response(response);
             }
         }
-        self.phase(Phase::Response, exchange)?;
+        self.run_phase(Phase::Response, exchange)?;
         Ok(verdict)
     }
 
     /// One phase; what its actions ask for is given.
-    fn phase(&mut self, phase: Phase, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
-        let mut run = self.policy.run(phase);
+    fn run_phase(
+        &mut self,
+        phase: Phase,
+        exchange: &mut Exchange,
+    ) -> Result<Verdict, InvalidTraffic> {
+        let mut run = self.policy.start_phase(phase);
         loop {
             match run.step(exchange, self.world) {
                 StepOutcome::NeedBody { limit } => self.give_body(phase, limit, exchange),
-                StepOutcome::Fetch(fetch) => run.answer(self.fetched(&fetch)?),
-                StepOutcome::Keys(request) => run.answer_keys(self.keys(&request)?),
+                StepOutcome::Fetch(fetch) => run.answer_fetch(self.fetch_result(&fetch)?),
+                StepOutcome::Keys(request) => run.answer_keys(self.issuer_keys(&request)?),
                 StepOutcome::Login(request) => run.answer_login(self.traffic.logged_in(&request)),
-                StepOutcome::Done(Verdict::Forward { url }) if self.traffic.fails(&url) => {
+                StepOutcome::Done(Verdict::Forward { url }) if self.traffic.is_offline(&url) => {
                     if !run.forward_failed(exchange, 3200, "nothing is online at this address") {
                         let sentence = "Nothing is online at this address.";
                         let answer = LocalResponse::refusal(StatusCode::NOT_FOUND, 3200, sentence);
@@ -213,7 +223,7 @@ impl Simulation<'_> {
 
     fn give_body(&self, phase: Phase, limit: usize, exchange: &mut Exchange) {
         let body = match phase {
-            Phase::Request => self.traffic.body(),
+            Phase::Request => self.traffic.request_body(),
             _ => self.traffic.response_body(),
         };
         let content = if body.len() > limit { Content::TooLong } else { Content::Full(body) };
@@ -229,7 +239,7 @@ impl Simulation<'_> {
     }
 
     /// The keys of an issuer, as a gateway keeps them, which would ask for newer ones while it uses old ones.
-    fn keys(&self, request: &KeyRequest) -> Result<Option<Arc<KeySet>>, InvalidTraffic> {
+    fn issuer_keys(&self, request: &KeyRequest) -> Result<Option<Arc<KeySet>>, InvalidTraffic> {
         let (lifetime, now) = (&request.lifetime, self.world.instant());
         let mut all = self.world.trial.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(request.url.clone()).or_default();
@@ -237,29 +247,29 @@ impl Simulation<'_> {
             PublishedStatus::Current(keys) | PublishedStatus::Old(keys) => return Ok(Some(keys)),
             PublishedStatus::Failed(()) => {}
             PublishedStatus::Missing => {
-                let set = match self.traffic.reply(&request.url) {
+                let set = match self.traffic.find_reply(&request.url) {
                     Some(reply) => {
-                        let (head, body) = reply.message()?;
+                        let (head, body) = reply.to_message()?;
                         let set = KeySet::parse(&body).ok().filter(|_| head.status.is_success());
                         set.map(Arc::new)
                     }
                     None => None,
                 };
-                known.keep(set.clone().ok_or(()), now);
+                known.store_result(set.clone().ok_or(()), now);
                 if set.is_some() {
                     return Ok(set);
                 }
             }
         }
-        Ok(known.usable(lifetime, now).filter(|_| !request.is_missing))
+        Ok(known.usable_value(lifetime, now).filter(|_| !request.is_missing))
     }
 
-    fn fetched(&self, fetch: &Fetch) -> Result<Fetched, InvalidTraffic> {
-        let Some(reply) = self.traffic.reply(fetch.url.written()) else {
+    fn fetch_result(&self, fetch: &Fetch) -> Result<Fetched, InvalidTraffic> {
+        let Some(reply) = self.traffic.find_reply(fetch.url.as_written()) else {
             let reason = "the trial has no response for it".to_owned();
             return Ok(Err(FetchFailed::Unreachable(reason)));
         };
-        let (head, body) = reply.message()?;
+        let (head, body) = reply.to_message()?;
         if body.len() > fetch.limit {
             return Ok(Err(FetchFailed::TooLong));
         }
@@ -269,7 +279,7 @@ impl Simulation<'_> {
 
 impl SimulatedResponse {
     /// A response whose body nobody has looked at.
-    fn response(&self) -> Result<Response, InvalidTraffic> {
-        Ok(Response::new(self.message()?.0))
+    fn to_response(&self) -> Result<Response, InvalidTraffic> {
+        Ok(Response::new(self.to_message()?.0))
     }
 }

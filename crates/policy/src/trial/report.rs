@@ -91,7 +91,7 @@ pub struct Answered {
 }
 
 impl Report {
-    pub(super) fn of(
+    pub(super) fn from_exchange(
         verdict: Verdict,
         sent: Option<Sent>,
         mut exchange: Exchange,
@@ -100,8 +100,8 @@ impl Report {
         let response = exchange.take_response().map(|(head, body, coding)| Answered {
             status: head.status.as_u16(),
             code: exchange.answer_code(),
-            headers: pairs(&head.headers),
-            body: readable(body, traffic.response_body()),
+            headers: header_pairs(&head.headers),
+            body: body_text(body, traffic.response_body()),
             compression: coding.map(super::super::compression::Coding::name),
         });
         let record = exchange.record;
@@ -111,9 +111,9 @@ impl Report {
             name: it.rule_name.clone(),
             action: it.action,
         });
-        let vars = record.vars();
+        let vars = record.vars_json();
         Self {
-            outcome: outcome(&verdict),
+            outcome: verdict_outcome(&verdict),
             decision,
             rules: record.trace.unwrap_or_default(),
             request: sent,
@@ -131,17 +131,17 @@ impl Report {
 }
 
 impl Sent {
-    pub(super) fn of(request: &Request, traffic: &Traffic) -> Self {
+    pub(super) fn from_request(request: &Request, traffic: &Traffic) -> Self {
         Self {
             method: request.head.method.to_string(),
-            url: facts::whole(request),
-            headers: pairs(&request.head.headers),
-            body: readable(request.body.clone(), traffic.body()),
+            url: facts::full_url(request),
+            headers: header_pairs(&request.head.headers),
+            body: body_text(request.body.clone(), traffic.request_body()),
         }
     }
 }
 
-fn outcome(verdict: &Verdict) -> Outcome {
+fn verdict_outcome(verdict: &Verdict) -> Outcome {
     match verdict {
         Verdict::Continue => Outcome::Continue,
         Verdict::Respond(_) => Outcome::Respond,
@@ -150,13 +150,13 @@ fn outcome(verdict: &Verdict) -> Outcome {
     }
 }
 
-fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
+fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
 /// The body as text: `original`, unless a rule has made another.
-fn readable(body: Content, original: bytes::Bytes) -> String {
+fn body_text(body: Content, original: bytes::Bytes) -> String {
     let bytes = match body {
         Content::Full(body) => body,
         Content::Passing | Content::TooLong => original,

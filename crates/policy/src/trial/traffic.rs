@@ -148,17 +148,18 @@ pub struct InvalidTraffic {
     pub what: &'static str,
 }
 
-fn invalid(field: &'static str, text: &str, what: &'static str) -> InvalidTraffic {
+fn invalid_field(field: &'static str, text: &str, what: &'static str) -> InvalidTraffic {
     InvalidTraffic { field, text: text.to_owned(), what }
 }
 
 impl Traffic {
-    pub(super) fn after(&self) -> Result<Duration, InvalidTraffic> {
+    pub(super) fn elapsed_time(&self) -> Result<Duration, InvalidTraffic> {
         let Some(text) = &self.after else { return Ok(Duration::ZERO) };
-        checker::duration(text).ok_or_else(|| invalid("after", text, "duration such as 10s"))
+        checker::parse_duration(text)
+            .ok_or_else(|| invalid_field("after", text, "duration such as 10s"))
     }
 
-    pub(super) fn connection(
+    pub(super) fn build_connection(
         &self,
         now: DateTime<Utc>,
     ) -> Result<Arc<VisitorConnection>, InvalidTraffic> {
@@ -174,7 +175,7 @@ impl Traffic {
         });
         Ok(Arc::new(VisitorConnection {
             client: SocketAddr::new(client_ip, self.connection.client_port.unwrap_or(40_000)),
-            server: SocketAddr::new(here, self.endpoint()?.port),
+            server: SocketAddr::new(here, self.build_endpoint()?.port),
             region: String::new(),
             started: now,
             tls,
@@ -182,11 +183,11 @@ impl Traffic {
         }))
     }
 
-    pub(super) fn endpoint(&self) -> Result<Arc<EndpointFacts>, InvalidTraffic> {
-        let asked = self.request.as_ref().map_or("tcp://localhost:443", Wish::url);
+    pub(super) fn build_endpoint(&self) -> Result<Arc<EndpointFacts>, InvalidTraffic> {
+        let asked = self.request.as_ref().map_or("tcp://localhost:443", Wish::url_or_default);
         let url = self.endpoint.as_deref().unwrap_or(asked);
         let field = if self.endpoint.is_some() { "endpoint" } else { "request.url" };
-        let no_url = || invalid(field, url, "URL");
+        let no_url = || invalid_field(field, url, "URL");
         let (protocol, rest) = url.split_once("://").ok_or_else(no_url)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (host, port) = host_and_port(authority, protocol);
@@ -199,18 +200,21 @@ impl Traffic {
         }))
     }
 
-    pub(super) fn request(&self, now: DateTime<Utc>) -> Result<Option<Request>, InvalidTraffic> {
-        self.request.as_ref().map(|wish| wish.request(now)).transpose()
+    pub(super) fn build_request(
+        &self,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Request>, InvalidTraffic> {
+        self.request.as_ref().map(|wish| wish.to_request(now)).transpose()
     }
 
-    pub(super) fn response(&self) -> Result<Response, InvalidTraffic> {
+    pub(super) fn build_response(&self) -> Result<Response, InvalidTraffic> {
         match &self.response {
-            Some(reply) => reply.response(),
-            None => SimulatedResponse::default().response(),
+            Some(reply) => reply.to_response(),
+            None => SimulatedResponse::default().to_response(),
         }
     }
 
-    pub(super) fn body(&self) -> Bytes {
+    pub(super) fn request_body(&self) -> Bytes {
         self.request.as_ref().map_or_else(Bytes::new, |wish| wish.body.clone().into())
     }
 
@@ -218,7 +222,7 @@ impl Traffic {
         self.response.as_ref().map_or_else(Bytes::new, |reply| reply.body.clone().into())
     }
 
-    pub(super) fn reply(&self, url: &str) -> Option<&SimulatedResponse> {
+    pub(super) fn find_reply(&self, url: &str) -> Option<&SimulatedResponse> {
         self.fetch.get(url)
     }
 
@@ -226,19 +230,20 @@ impl Traffic {
     pub(super) fn logged_in(&self, request: &LoginRequest) -> LoginOutcome {
         let steps = [VisitKind::Login, VisitKind::Logout, VisitKind::Callback];
         match &self.login {
-            Some(login) if !steps.contains(&request.visit.kind) => login.admission(),
+            Some(login) if !steps.contains(&request.visit.kind) => login.to_outcome(),
             _ => unknown_visitor(request),
         }
     }
 
-    pub(super) fn fails(&self, url: &str) -> bool {
+    pub(super) fn is_offline(&self, url: &str) -> bool {
         self.offline.iter().any(|offline| offline == url)
     }
 
     pub(super) fn ip_policies(&self) -> Result<BTreeMap<String, Arc<IpRules>>, InvalidTraffic> {
         let ranges = |texts: &[String]| {
-            let range =
-                |text: &String| text.parse().map_err(|_| invalid("ip_policies", text, "CIDR"));
+            let range = |text: &String| {
+                text.parse().map_err(|_| invalid_field("ip_policies", text, "CIDR"))
+            };
             texts.iter().map(range).collect::<Result<Vec<_>, _>>()
         };
         let rules = |(id, texts): (&String, &Ranges)| {
@@ -250,7 +255,7 @@ impl Traffic {
 }
 
 impl SimulatedLogin {
-    fn admission(&self) -> LoginOutcome {
+    fn to_outcome(&self) -> LoginOutcome {
         LoginOutcome::Admitted(Box::new(Admission {
             identity: Identity {
                 subject: self.id.clone(),
@@ -289,24 +294,30 @@ fn unknown_visitor(request: &LoginRequest) -> LoginOutcome {
 }
 
 impl Wish {
-    fn url(&self) -> &str {
+    fn url_or_default(&self) -> &str {
         self.url.as_deref().unwrap_or("http://localhost/")
     }
 
-    fn request(&self, now: DateTime<Utc>) -> Result<Request, InvalidTraffic> {
+    fn to_request(&self, now: DateTime<Utc>) -> Result<Request, InvalidTraffic> {
         let method = self.method.as_deref().unwrap_or("GET");
-        let invalid_url = || invalid("request.url", self.url(), "URL");
-        Authority::split(self.url()).map_err(|_| invalid_url())?;
-        let url: Uri = self.url().parse().map_err(|_| invalid_url())?;
+        let invalid_url = || invalid_field("request.url", self.url_or_default(), "URL");
+        Authority::split_url(self.url_or_default()).map_err(|_| invalid_url())?;
+        let url: Uri = self.url_or_default().parse().map_err(|_| invalid_url())?;
         let scheme = match url.scheme_str() {
             Some("https") => "https",
             Some("http") => "http",
-            _ => return Err(invalid("request.url", self.url(), "http or https URL")),
+            _ => {
+                return Err(invalid_field(
+                    "request.url",
+                    self.url_or_default(),
+                    "http or https URL",
+                ));
+            }
         };
         let (mut head, ()) = http::Request::new(()).into_parts();
-        head.method =
-            Method::try_from(method).map_err(|_| invalid("request.method", method, "method"))?;
-        head.headers = headers("request.headers", &self.headers)?;
+        head.method = Method::try_from(method)
+            .map_err(|_| invalid_field("request.method", method, "method"))?;
+        head.headers = parse_headers("request.headers", &self.headers)?;
         strip_identity(&mut head.headers);
         if let Some(host) =
             url.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
@@ -324,12 +335,12 @@ impl Wish {
 
 impl SimulatedResponse {
     /// Head and body.
-    pub(super) fn message(&self) -> Result<(response::Parts, Bytes), InvalidTraffic> {
+    pub(super) fn to_message(&self) -> Result<(response::Parts, Bytes), InvalidTraffic> {
         let (mut head, ()) = http::Response::new(()).into_parts();
         let status = self.status.unwrap_or(200);
         head.status = StatusCode::from_u16(status)
-            .map_err(|_| invalid("response.status", &status.to_string(), "status"))?;
-        head.headers = headers("response.headers", &self.headers)?;
+            .map_err(|_| invalid_field("response.status", &status.to_string(), "status"))?;
+        head.headers = parse_headers("response.headers", &self.headers)?;
         if !self.body.is_empty() {
             head.headers.entry(CONTENT_LENGTH).or_insert(self.body.len().into());
         }
@@ -337,7 +348,7 @@ impl SimulatedResponse {
     }
 }
 
-fn headers(
+fn parse_headers(
     field: &'static str,
     named: &BTreeMap<String, HeaderValues>,
 ) -> Result<HeaderMap, InvalidTraffic> {
@@ -347,9 +358,10 @@ fn headers(
             HeaderValues::One(value) => std::slice::from_ref(value),
             HeaderValues::Several(values) => values,
         };
-        let name = HeaderName::try_from(name).map_err(|_| invalid(field, name, "header name"))?;
+        let name =
+            HeaderName::try_from(name).map_err(|_| invalid_field(field, name, "header name"))?;
         for value in values {
-            let no_value = |_| invalid(field, value, "header value");
+            let no_value = |_| invalid_field(field, value, "header value");
             headers.append(&name, HeaderValue::try_from(value).map_err(no_value)?);
         }
     }

@@ -22,9 +22,9 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use subtle::ConstantTimeEq;
 
 use super::expression::hex;
-use super::headers::single;
+use super::headers::single_header;
 
-pub(super) use self::handshake::reply;
+pub(super) use self::handshake::handshake_reply;
 pub use self::providers::PROVIDERS;
 pub use self::scheme::SignatureScheme;
 use self::scheme::{Encoding, Proof, SecretForm, Time};
@@ -72,12 +72,12 @@ struct Envelope<'s> {
 
 impl Provider {
     /// The provider of a name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn from_name(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name.eq_ignore_ascii_case(name))
     }
 
     /// Whether a secret may be one of the provider's.
-    pub fn reads(&self, secret: &str) -> bool {
+    pub fn accepts_secret(&self, secret: &str) -> bool {
         let is_key = |key: Cow<'_, [u8]>, proof: Proof| match proof {
             Proof::Ecdsa => key.len() >= POINT,
             _ => !key.is_empty(),
@@ -85,7 +85,7 @@ impl Provider {
         let mut reads = self
             .schemes
             .iter()
-            .map(|it| it.key.read(secret).is_some_and(|key| is_key(key, it.proof)));
+            .map(|it| it.key.decode_secret(secret).is_some_and(|key| is_key(key, it.proof)));
         self.schemes.is_empty() || reads.any(|reads| reads)
     }
 
@@ -100,24 +100,30 @@ impl Provider {
     }
 
     /// Whether the provider has signed the request, and lately where it says when.
-    pub fn verifies(&self, secret: &str, signed: &Signed<'_>, now: DateTime<Utc>) -> bool {
-        let mut verdicts = self.schemes.iter().map(|scheme| scheme.verify(secret, signed, now));
+    pub fn verifies_request(&self, secret: &str, signed: &Signed<'_>, now: DateTime<Utc>) -> bool {
+        let mut verdicts =
+            self.schemes.iter().map(|scheme| scheme.verify_request(secret, signed, now));
         verdicts.any(|verdict| verdict == Some(true))
     }
 }
 
 impl SignatureScheme {
     /// None where something is missing.
-    fn verify(&self, secret: &str, signed: &Signed<'_>, now: DateTime<Utc>) -> Option<bool> {
-        let envelope = self.open(signed)?;
+    fn verify_request(
+        &self,
+        secret: &str,
+        signed: &Signed<'_>,
+        now: DateTime<Utc>,
+    ) -> Option<bool> {
+        let envelope = self.read_envelope(signed)?;
         if let Some(time) = &envelope.time
             && !self.is_recent(time, now)
         {
             return Some(false);
         }
         // Anybody can sign with an empty key.
-        let key = self.key.read(secret).filter(|key| !key.is_empty())?;
-        let content = self.content(signed, &envelope)?;
+        let key = self.key.decode_secret(secret).filter(|key| !key.is_empty())?;
+        let content = self.signed_content(signed, &envelope)?;
         let signatures = envelope.value.split(self.separator);
         let mut signatures =
             signatures.filter_map(|one| one.trim_matches(' ').strip_prefix(self.prefix));
@@ -125,31 +131,31 @@ impl SignatureScheme {
             let content = content.concat();
             return Some(signatures.any(|one| is_signed_by(&key, &content, one)));
         }
-        let expected = self.encoding.write(&self.proof.of(&key, &content));
+        let expected = self.encoding.encode_bytes(&self.proof.compute_signature(&key, &content));
         Some(signatures.any(|one| self.encoding.is_same(one, &expected)))
     }
 
-    fn open<'s>(&self, signed: &'s Signed<'_>) -> Option<Envelope<'s>> {
+    fn read_envelope<'s>(&self, signed: &'s Signed<'_>) -> Option<Envelope<'s>> {
         let value = match self.header {
-            "" => content::mailgun(signed.body)?.into(),
-            name => Cow::Borrowed(text(signed.headers, name)?),
+            "" => content::mailgun_envelope(signed.body)?.into(),
+            name => Cow::Borrowed(header_text(signed.headers, name)?),
         };
         let time = match self.time {
             Time::None => None,
-            Time::Header(name) => Some(Cow::Borrowed(text(signed.headers, name)?)),
-            Time::Field(prefix) => Some(content::part(&value, prefix)?.to_owned().into()),
+            Time::Header(name) => Some(Cow::Borrowed(header_text(signed.headers, name)?)),
+            Time::Field(prefix) => Some(content::find_prefixed(&value, prefix)?.to_owned().into()),
         };
         Some(Envelope { value, time })
     }
 
     fn is_recent(&self, time: &str, now: DateTime<Utc>) -> bool {
-        let Some(time) = seconds(time) else { return false };
+        let Some(time) = unix_seconds(time) else { return false };
         time.abs_diff(now.timestamp()) <= self.tolerance
     }
 }
 
 impl SecretForm {
-    fn read(self, secret: &str) -> Option<Cow<'_, [u8]>> {
+    fn decode_secret(self, secret: &str) -> Option<Cow<'_, [u8]>> {
         Some(match self {
             Self::Text => secret.as_bytes().into(),
             Self::Base64 => {
@@ -164,7 +170,7 @@ impl SecretForm {
 
 impl Proof {
     /// The bytes of the signature.
-    fn of(self, key: &[u8], content: &[Cow<'_, [u8]>]) -> Vec<u8> {
+    fn compute_signature(self, key: &[u8], content: &[Cow<'_, [u8]>]) -> Vec<u8> {
         let sign = |algorithm| {
             let mut context = hmac::Context::with_key(&hmac::Key::new(algorithm, key));
             content.iter().for_each(|piece| context.update(piece));
@@ -182,7 +188,7 @@ impl Proof {
 }
 
 impl Encoding {
-    fn write(self, bytes: &[u8]) -> Vec<u8> {
+    fn encode_bytes(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Plain => bytes.to_vec(),
             Self::Hex => hex(bytes).into_bytes(),
@@ -192,19 +198,19 @@ impl Encoding {
 
     fn is_same(self, signature: &str, expected: &[u8]) -> bool {
         match self {
-            Self::Hex => same(signature.to_ascii_lowercase().as_bytes(), expected),
-            _ => same(signature.as_bytes(), expected),
+            Self::Hex => constant_time_eq(signature.to_ascii_lowercase().as_bytes(), expected),
+            _ => constant_time_eq(signature.as_bytes(), expected),
         }
     }
 }
 
 /// The value of a header that is there once.
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    single(headers, name)?.to_str().ok()
+fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    single_header(headers, name)?.to_str().ok()
 }
 
 /// Seconds since 1970 of a time in seconds, in milliseconds or in ISO 8601.
-fn seconds(time: &str) -> Option<i64> {
+fn unix_seconds(time: &str) -> Option<i64> {
     match time.parse::<i64>() {
         Ok(number) if number.unsigned_abs() > MILLISECONDS.unsigned_abs() => Some(number / 1000),
         Ok(number) => Some(number),
@@ -219,7 +225,7 @@ fn seconds(time: &str) -> Option<i64> {
 }
 
 /// Compares in a time that says nothing of where the two differ, nor of their lengths.
-fn same(one: &[u8], other: &[u8]) -> bool {
+fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     digest(&SHA256, one).as_ref().ct_eq(digest(&SHA256, other).as_ref()).into()
 }
 

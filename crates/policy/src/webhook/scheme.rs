@@ -106,7 +106,7 @@ pub enum Piece {
 }
 
 /// A body whose HMAC with SHA-256 is in a header, in hexadecimal digits.
-pub const fn hex(header: &'static str) -> SignatureScheme {
+pub const fn hex_hmac(header: &'static str) -> SignatureScheme {
     SignatureScheme {
         header,
         separator: '\0',
@@ -121,12 +121,12 @@ pub const fn hex(header: &'static str) -> SignatureScheme {
 }
 
 /// The same in Base64.
-pub const fn base64(header: &'static str) -> SignatureScheme {
-    SignatureScheme { encoding: Encoding::Base64, ..hex(header) }
+pub const fn base64_hmac(header: &'static str) -> SignatureScheme {
+    SignatureScheme { encoding: Encoding::Base64, ..hex_hmac(header) }
 }
 
 /// Time and signature in one header, `t=…,v1=…`, over both time and body.
-pub const fn fields(
+pub const fn timestamped_hmac(
     header: &'static str,
     time: &'static str,
     prefix: &'static str,
@@ -137,53 +137,53 @@ pub const fn fields(
         separator: ',',
         prefix,
         content: CONTENT,
-        ..hex(header)
+        ..hex_hmac(header)
     }
 }
 
 /// Time and signature in headers of their own, over `v0:`, time and body, as Slack has it.
-pub const fn versioned(
+pub const fn versioned_hmac(
     header: &'static str,
     time: &'static str,
     prefix: &'static str,
     content: &'static [Piece],
 ) -> SignatureScheme {
-    SignatureScheme { time: Time::Header(time), prefix, content, ..hex(header) }
+    SignatureScheme { time: Time::Header(time), prefix, content, ..hex_hmac(header) }
 }
 
 impl SignatureScheme {
     /// With something before the signature.
-    pub const fn prefix(self, prefix: &'static str) -> Self {
+    pub const fn with_prefix(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
     }
 
     /// With several signatures, and something before each.
-    pub const fn several(self, separator: char, prefix: &'static str) -> Self {
+    pub const fn with_separator(self, separator: char, prefix: &'static str) -> Self {
         Self { separator, prefix, ..self }
     }
 
     /// With another kind of signature.
-    pub const fn proof(self, proof: Proof) -> Self {
+    pub const fn with_proof(self, proof: Proof) -> Self {
         Self { proof, ..self }
     }
 
     /// With another kind of secret.
-    pub const fn key(self, key: SecretForm) -> Self {
+    pub const fn with_secret_form(self, key: SecretForm) -> Self {
         Self { key, ..self }
     }
 
     /// With other content.
-    pub const fn over(self, content: &'static [Piece]) -> Self {
+    pub const fn with_content(self, content: &'static [Piece]) -> Self {
         Self { content, ..self }
     }
 
     /// With the time in a header.
-    pub const fn time(self, header: &'static str) -> Self {
+    pub const fn with_time_header(self, header: &'static str) -> Self {
         Self { time: Time::Header(header), ..self }
     }
 
     /// With another tolerance, in seconds.
-    pub const fn within(self, tolerance: u64) -> Self {
+    pub const fn with_tolerance(self, tolerance: u64) -> Self {
         Self { tolerance, ..self }
     }
 }

@@ -78,7 +78,7 @@ impl Published {
         let (method, url) = (&Method::POST, self.url);
         let signed = Signed { method, headers: &headers, body: &body, url };
         let now = DateTime::from_timestamp(self.at + seconds_later, 0).unwrap();
-        Provider::named(self.provider).unwrap().verifies(self.secret, &signed, now)
+        Provider::from_name(self.provider).unwrap().verifies_request(self.secret, &signed, now)
     }
 }
 
@@ -105,8 +105,8 @@ fn the_table_is_sorted_by_name_and_every_scheme_can_be_met() {
 fn times_are_read_in_the_forms_that_providers_have() {
     for time in ["1714557600", "1714557600000", "2024-05-01T10:00:00Z", "2024-05-01T12:00:00+02:00"]
     {
-        assert_eq!(seconds(time), Some(1_714_557_600), "{time}");
+        assert_eq!(unix_seconds(time), Some(1_714_557_600), "{time}");
     }
-    assert_eq!(seconds("2024-05-01T10:00:00.123456"), Some(1_714_557_600));
-    assert_eq!(seconds("soon"), None);
+    assert_eq!(unix_seconds("2024-05-01T10:00:00.123456"), Some(1_714_557_600));
+    assert_eq!(unix_seconds("soon"), None);
 }

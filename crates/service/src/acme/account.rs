@@ -45,8 +45,8 @@ impl AcmeAccount {
         if let Some(account) = &*open {
             return Ok(account.clone());
         }
-        let account = match self.stored().await? {
-            Some(stored) => self.restore(stored).await?,
+        let account = match self.load_stored().await? {
+            Some(stored) => self.open_stored(stored).await?,
             None => self.create().await?,
         };
         *open = Some(account.clone());
@@ -57,37 +57,37 @@ impl AcmeAccount {
     pub async fn forget(&self) -> Result<(), StoreError> {
         let mut open = self.open.lock().await;
         *open = None;
-        let setting = self.setting();
-        self.store.write(move |change| change.set(&setting, "")).await
+        let setting = self.setting_name();
+        self.store.write(move |change| change.store_setting(&setting, "")).await
     }
 
-    fn setting(&self) -> String {
+    fn setting_name(&self) -> String {
         format!("{SETTING}{}", self.directory)
     }
 
-    async fn stored(&self) -> Result<Option<StoredAccount>, StoreError> {
-        let setting = self.setting();
-        let text = self.store.read(move |view| view.setting(&setting)).await?;
+    async fn load_stored(&self) -> Result<Option<StoredAccount>, StoreError> {
+        let setting = self.setting_name();
+        let text = self.store.read(move |view| view.find_setting(&setting)).await?;
         let text = text.filter(|text| !text.is_empty());
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    async fn restore(&self, stored: StoredAccount) -> Result<Account, OrderError> {
+    async fn open_stored(&self, stored: StoredAccount) -> Result<Account, OrderError> {
         let StoredAccount { credentials, email } = stored;
         let kept = serde_json::to_value(&credentials).map_err(StoreError::from)?;
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
         let account = builder.from_credentials(credentials).await?;
         if email != self.email {
-            let contact = self.contact();
+            let contact = self.contact_url();
             account.update_contacts(&contact.as_deref().into_iter().collect::<Vec<_>>()).await?;
             let credentials = serde_json::from_value(kept).map_err(StoreError::from)?;
-            self.keep(credentials).await?;
+            self.store_credentials(credentials).await?;
         }
         Ok(account)
     }
 
     async fn create(&self) -> Result<Account, OrderError> {
-        let contact = self.contact();
+        let contact = self.contact_url();
         let new = NewAccount {
             contact: &contact.as_deref().into_iter().collect::<Vec<_>>(),
             terms_of_service_agreed: true,
@@ -95,18 +95,18 @@ impl AcmeAccount {
         };
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
         let (account, credentials) = builder.create(&new, self.directory.clone(), None).await?;
-        self.keep(credentials).await?;
+        self.store_credentials(credentials).await?;
         tracing::info!(directory = %self.directory, "an ACME account was made");
         Ok(account)
     }
 
-    async fn keep(&self, credentials: AccountCredentials) -> Result<(), StoreError> {
+    async fn store_credentials(&self, credentials: AccountCredentials) -> Result<(), StoreError> {
         let stored = StoredAccount { credentials, email: self.email.clone() };
-        let (setting, text) = (self.setting(), serde_json::to_string(&stored)?);
-        self.store.write(move |change| change.set(&setting, &text)).await
+        let (setting, text) = (self.setting_name(), serde_json::to_string(&stored)?);
+        self.store.write(move |change| change.store_setting(&setting, &text)).await
     }
 
-    fn contact(&self) -> Option<String> {
+    fn contact_url(&self) -> Option<String> {
         self.email.as_ref().map(|email| format!("mailto:{email}"))
     }
 }

@@ -21,7 +21,7 @@ pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     /// The authority refuses something, or cannot be reached.
-    #[error("{}", describe(.0))]
+    #[error("{}", describe_error(.0))]
     Acme(#[from] instant_acme::Error),
     /// The authority could not see that the name leads here.
     #[error("{message}")]
@@ -67,7 +67,7 @@ impl OrderError {
     }
 
     /// What is kept of it.
-    pub fn kept(&self) -> ManagedFailure {
+    pub fn to_managed_failure(&self) -> ManagedFailure {
         ManagedFailure { code: self.code(), message: self.to_string() }
     }
 }
@@ -78,7 +78,7 @@ fn code_of(problem: &instant_acme::Problem) -> String {
 }
 
 /// An error with its causes: the outer one alone says only that a request failed.
-fn describe(error: &instant_acme::Error) -> String {
+fn describe_error(error: &instant_acme::Error) -> String {
     if let instant_acme::Error::Api(problem) = error {
         return problem.detail.clone().unwrap_or_else(|| problem.to_string());
     }

@@ -27,7 +27,7 @@ impl OrderBudget {
     ///
     /// # Errors
     /// When there is none left, with the moment at which there is.
-    pub fn take(&mut self, now: u64, nodes: usize) -> Result<(), u64> {
+    pub fn try_take(&mut self, now: u64, nodes: usize) -> Result<(), u64> {
         let (max, window) = ((MAX_ORDERS / nodes).max(1), Duration::from_secs(ORDER_WINDOW));
         let taken = self.0.take(Duration::from_secs(now), max, window);
         taken.map_err(|free| free.as_secs())
@@ -66,23 +66,23 @@ mod tests {
     fn orders_come_back_after_the_window() {
         let mut budget = OrderBudget::default();
         for second in 0..MAX_ORDERS as u64 {
-            assert_eq!(budget.take(second, 1), Ok(()));
+            assert_eq!(budget.try_take(second, 1), Ok(()));
         }
 
-        assert_eq!(budget.take(1000, 1), Err(ORDER_WINDOW));
-        assert_eq!(budget.take(ORDER_WINDOW, 1), Ok(()));
-        assert_eq!(budget.take(ORDER_WINDOW, 1), Err(ORDER_WINDOW + 1));
+        assert_eq!(budget.try_take(1000, 1), Err(ORDER_WINDOW));
+        assert_eq!(budget.try_take(ORDER_WINDOW, 1), Ok(()));
+        assert_eq!(budget.try_take(ORDER_WINDOW, 1), Err(ORDER_WINDOW + 1));
     }
 
     #[test]
     fn nodes_share_the_orders() {
         let mut budget = OrderBudget::default();
         for second in 0..MAX_ORDERS as u64 / 5 {
-            assert_eq!(budget.take(second, 5), Ok(()));
+            assert_eq!(budget.try_take(second, 5), Ok(()));
         }
 
-        assert_eq!(budget.take(1000, 5), Err(ORDER_WINDOW));
-        assert_eq!(budget.take(1000, 4), Ok(()));
+        assert_eq!(budget.try_take(1000, 5), Err(ORDER_WINDOW));
+        assert_eq!(budget.try_take(1000, 4), Ok(()));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl AcmeManager {
     ///
     /// # Errors
     /// When the certificates to trust cannot be read.
-    pub fn check(options: &AcmeOptions) -> Result<(), Error> {
+    pub fn check_options(options: &AcmeOptions) -> Result<(), Error> {
         AcmeTransport::new(options).map(drop).map_err(Error::Acme)
     }
 
@@ -96,38 +96,38 @@ impl AcmeManager {
             running: Mutex::default(),
             slots: Arc::new(Semaphore::new(MAX_ORDERS_AT_ONCE)),
             budget: Mutex::default(),
-            shared: SharedOrders::of(service.cluster.clone()),
+            shared: SharedOrders::from_cluster(service.cluster.clone()),
             service,
         });
         let follower = Arc::downgrade(&state);
-        state.service.store.watch(move |changes| {
+        state.service.store.watch_changes(move |changes| {
             if let Some(state) = follower.upgrade()
-                && changes.select(plan::concerns).is_some()
+                && changes.filter_ids(plan::affects_plan).is_some()
             {
                 state.wake.notify_one();
             }
         });
         let shutdown = Shutdown::default();
-        tokio::spawn(state.run(shutdown.clone()));
+        tokio::spawn(state.run_until_shutdown(shutdown.clone()));
         Ok(Some(Self { shutdown }))
     }
 }
 
 impl Drop for AcmeManager {
     fn drop(&mut self) {
-        self.shutdown.begin(ShutdownPhase::Graceful);
+        self.shutdown.begin_phase(ShutdownPhase::Graceful);
     }
 }
 
 impl ManagerState {
     /// The time in seconds since the Unix epoch, by the clock of the store: nodes that share a database renew by one
     /// clock. A pause after a leap does not stop renewals, which delete nothing.
-    fn now(&self) -> u64 {
+    fn unix_now(&self) -> u64 {
         let now = self.service.store.wall_time();
         now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
     }
 
-    async fn run(self: Arc<Self>, shutdown: Shutdown) {
+    async fn run_until_shutdown(self: Arc<Self>, shutdown: Shutdown) {
         let mut signal = shutdown.signal();
         let mut changes = self.shared.subscribe();
         loop {
@@ -142,7 +142,7 @@ impl ManagerState {
                 tokio::select! {
                     () = sleep(pause) => return,
                     () = self.wake.notified() => {}
-                    () = self.service.gateway.names_changed() => {}
+                    () = self.service.gateway.wait_for_names() => {}
                     () = changes.next() => {}
                 }
                 sleep(SETTLE).await;
@@ -155,13 +155,13 @@ impl ManagerState {
 
     /// Begins what is due; gives the time until there is something to do again.
     async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> Result<Duration, StoreError> {
-        let now = self.now();
-        let (all, plan) = self.plan(now).await?;
-        self.service.progress.note(&all);
+        let now = self.unix_now();
+        let (all, plan) = self.plan_orders(now).await?;
+        self.service.progress.record_names(&all);
         self.remove_expired(plan.expired).await?;
         for managed in plan.due {
             let is_elsewhere = self.shared.leases.is_elsewhere(managed.node.as_ref());
-            if is_elsewhere || self.running().contains(&managed.name) {
+            if is_elsewhere || self.lock_running().contains(&managed.name) {
                 continue;
             }
             // Whoever ends an order looks again.
@@ -169,43 +169,43 @@ impl ManagerState {
             if managed.first_issued_at.is_none()
                 && let Err(until) = limits::check_domain(&all, &managed.name, now)
             {
-                self.postpone(managed, until).await?;
+                self.postpone_order(managed, until).await?;
                 continue;
             }
-            let Some(managed) = self.claim(managed, now).await? else { continue };
+            let Some(managed) = self.claim_order(managed, now).await? else { continue };
             if let Err(until) = self.take_budget(now) {
                 tracing::warn!("certificates have to wait: there were many orders of late");
-                self.change(&managed.name, |managed, _| managed.node = None).await?;
+                self.update_managed(&managed.name, |managed, _| managed.node = None).await?;
                 return Ok(Duration::from_secs(until - now).max(SETTLE));
             }
-            self.running().insert(managed.name.clone());
-            self.spawn(managed, slot, shutdown);
+            self.lock_running().insert(managed.name.clone());
+            self.spawn_order(managed, slot, shutdown);
         }
         let next =
             plan.next.map_or(MAX_PAUSE, |next| Duration::from_secs(next.saturating_sub(now)));
         Ok(next.clamp(SETTLE, MAX_PAUSE))
     }
 
-    async fn plan(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
+    async fn plan_orders(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
         let ManagedService { store, gateway, own_name, .. } = &self.service;
         let (gateway, own_name) = (gateway.clone(), own_name.clone());
-        let other_nodes = self.shared.names();
+        let other_nodes = self.shared.https_names();
         let read = store.read(move |view| {
-            let names = names::needed(view, &gateway, other_nodes, own_name.as_deref())?;
-            let all = view.all::<ManagedName>()?;
-            let plan = AcmePlan::of(names, &all, |id| view.exists(id), now)?;
+            let names = names::needed_names(view, &gateway, other_nodes, own_name.as_deref())?;
+            let all = view.all_documents::<ManagedName>()?;
+            let plan = AcmePlan::for_names(names, &all, |id| view.exists(id), now)?;
             Ok((all, plan))
         });
         read.await
     }
 
     /// Makes the order for a name this node's; none when another has it, or has done it.
-    async fn claim(
+    async fn claim_order(
         &self,
         managed: ManagedName,
         now: u64,
     ) -> Result<Option<ManagedName>, StoreError> {
-        let Some(own) = self.shared.leases.own() else { return Ok(Some(managed)) };
+        let Some(own) = self.shared.leases.own_holder() else { return Ok(Some(managed)) };
         let claim = move |change: &Transaction<'_>| {
             let mut managed = ManagedName::find(change, &managed.name)?.unwrap_or(managed);
             let is_due = plan::due_at(&managed, |id| change.exists(id))? <= now;
@@ -219,15 +219,18 @@ impl ManagerState {
         self.service.store.write(claim).await
     }
 
-    fn running(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn lock_running(&self) -> MutexGuard<'_, HashSet<String>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_budget(&self, now: u64) -> Result<(), u64> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(now, self.shared.nodes())
+        self.budget
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .try_take(now, self.shared.node_count())
     }
 
-    fn spawn(
+    fn spawn_order(
         self: &Arc<Self>,
         managed: ManagedName,
         slot: OwnedSemaphorePermit,
@@ -236,46 +239,46 @@ impl ManagerState {
         let (state, mut signal) = (self.clone(), shutdown.signal());
         tokio::spawn(async move {
             let name = managed.name.clone();
-            let attempt = signal.run_until(ShutdownPhase::Graceful, state.attempt(managed));
+            let attempt = signal.run_until(ShutdownPhase::Graceful, state.attempt_order(managed));
             if let Some(Err(err)) = attempt.await {
                 tracing::warn!(name, %err, "what became of a certificate cannot be stored");
             }
-            state.running().remove(&name);
+            state.lock_running().remove(&name);
             drop(slot);
             state.wake.notify_one();
         });
     }
 
     /// Tries to obtain a certificate, and stores what became of it.
-    async fn attempt(&self, managed: ManagedName) -> Result<(), StoreError> {
+    async fn attempt_order(&self, managed: ManagedName) -> Result<(), StoreError> {
         let name = managed.name.clone();
         tracing::debug!(name, "a certificate is ordered");
-        let obtained = timeout(ORDER_TIMEOUT, self.obtain(managed)).await;
+        let obtained = timeout(ORDER_TIMEOUT, self.obtain_certificate(managed)).await;
         match obtained.unwrap_or(Err(OrderError::Late)) {
-            Ok(issued) => self.keep(&name, issued).await,
+            Ok(issued) => self.store_certificate(&name, issued).await,
             Err(error) => {
                 if error.code() == ACCOUNT_GONE {
                     self.account.forget().await?;
                 }
-                self.note_failure(&name, error).await
+                self.record_failure(&name, error).await
             }
         }
     }
 
-    async fn obtain(&self, managed: ManagedName) -> Result<IssuedChain, OrderError> {
+    async fn obtain_certificate(&self, managed: ManagedName) -> Result<IssuedChain, OrderError> {
         let account = self.account.get().await?;
         // Where one way is blocked, the other may be open.
         let challenge = self.challenges[managed.failures as usize % self.challenges.len()];
         let authority = self.service.gateway.authority();
         let name = managed.name.as_str();
-        let share = &|challenge| -> Sharing<'_> { Box::pin(self.share(name, challenge)) };
+        let share = &|challenge| -> Sharing<'_> { Box::pin(self.share_challenge(name, challenge)) };
         let order = NameOrder { account: &account, authority, name, challenge, share };
         if let Some(pending) = managed.pending.clone()
-            && let Some(issued) = order.resume(pending).await?
+            && let Some(issued) = order.resume_pending(pending).await?
         {
             return Ok(issued);
         }
-        let mut ready = order.begin().await?;
+        let mut ready = order.place_order().await?;
         let key = new_key()?;
         let pending =
             PendingOrder { url: ready.url().to_owned(), key: Secret(key.serialize_pem()) };
@@ -283,32 +286,37 @@ impl ManagerState {
             managed.pending = Some(pending);
             managed.challenge = None;
         };
-        self.change(name, begun).await?;
+        self.update_managed(name, begun).await?;
         order.finalize(&mut ready, &key).await
     }
 
     /// Has the other nodes show a challenge too, where there are some.
-    async fn share(&self, name: &str, challenge: StoredChallenge) -> Result<(), StoreError> {
-        if self.shared.leases.own().is_none() {
+    async fn share_challenge(
+        &self,
+        name: &str,
+        challenge: StoredChallenge,
+    ) -> Result<(), StoreError> {
+        if self.shared.leases.own_holder().is_none() {
             return Ok(());
         }
-        self.change(name, move |managed, _| managed.challenge = Some(challenge)).await?;
-        self.shared.spread().await;
+        self.update_managed(name, move |managed, _| managed.challenge = Some(challenge)).await?;
+        self.shared.wait_for_nodes().await;
         Ok(())
     }
 
-    async fn keep(&self, name: &str, issued: IssuedChain) -> Result<(), StoreError> {
-        let now = self.now();
+    async fn store_certificate(&self, name: &str, issued: IssuedChain) -> Result<(), StoreError> {
+        let now = self.unix_now();
         let (begins, ends) =
             (&issued.leaf.certificate.not_before, &issued.leaf.certificate.not_after);
-        let (begins, ends) = (begins.unix().unwrap_or(0), ends.unix().unwrap_or(0));
-        let renews_at = plan::renewal(begins, ends);
+        let (begins, ends) = (begins.unix_seconds().unwrap_or(0), ends.unix_seconds().unwrap_or(0));
+        let renews_at = plan::renewal_time(begins, ends);
         let renews = Timestamp::at_unix(renews_at).0;
         let kept = move |managed: &mut ManagedName, change: &Transaction<'_>| {
             let known = managed.certificate_id.take();
-            let known = known.map(|id| change.find::<TlsCertificate>(&id)).transpose()?.flatten();
+            let known =
+                known.map(|id| change.find_document::<TlsCertificate>(&id)).transpose()?.flatten();
             let IssuedChain { pem, key, leaf } = issued;
-            let mut shown = certificates::describe(pem, leaf);
+            let mut shown = certificates::describe_certificate(pem, leaf);
             (shown.id, shown.created_at) = match &known {
                 Some(known) => (known.id.clone(), known.created_at.clone()),
                 None => (change.new_id(prefix::TLS_CERTIFICATE)?, Some(change.now())),
@@ -317,7 +325,7 @@ impl ManagerState {
             shown.description = Some(known.description.unwrap_or_default());
             shown.metadata = Some(known.metadata.unwrap_or_default());
             shown.issued_at = Some(Timestamp::at_unix(now));
-            certificates::put(change, &shown, key)?;
+            certificates::store_certificate(change, &shown, key)?;
             let first_issued_at = managed.first_issued_at.or(Some(now));
             *managed = ManagedName {
                 id: std::mem::take(&mut managed.id),
@@ -330,13 +338,13 @@ impl ManagerState {
             };
             Ok(())
         };
-        self.try_change(name, kept).await?;
+        self.try_update_managed(name, kept).await?;
         tracing::info!(name, renews, "a certificate was obtained");
         Ok(())
     }
 
-    async fn note_failure(&self, name: &str, error: OrderError) -> Result<(), StoreError> {
-        let (base, now, kept) = (self.retry_after, self.now(), error.kept());
+    async fn record_failure(&self, name: &str, error: OrderError) -> Result<(), StoreError> {
+        let (base, now, kept) = (self.retry_after, self.unix_now(), error.to_managed_failure());
         let (code, message) = (kept.code.clone(), kept.message.clone());
         let noted = move |managed: &mut ManagedName, _: &Transaction<'_>| {
             managed.failures = managed.failures.saturating_add(1);
@@ -346,54 +354,54 @@ impl ManagerState {
             managed.failure = Some(kept);
             (managed.node, managed.challenge) = (None, None);
         };
-        let managed = self.change(name, noted).await?;
+        let managed = self.update_managed(name, noted).await?;
         let retries = managed.retries_at.map(|at| Timestamp::at_unix(at).0).unwrap_or_default();
         tracing::warn!(name, code, err = message, retries, "a certificate could not be obtained");
         Ok(())
     }
 
     /// Notes that a name has to wait for the limit of its domain.
-    async fn postpone(&self, managed: ManagedName, until: u64) -> Result<(), StoreError> {
+    async fn postpone_order(&self, managed: ManagedName, until: u64) -> Result<(), StoreError> {
         let message =
             "the domain has had many new names this week; a wildcard certificate serves all";
         tracing::warn!(name = managed.name, err = message, "a certificate has to wait");
         let failure = ManagedFailure { code: "rateLimited".into(), message: message.into() };
-        let now = self.now();
+        let now = self.unix_now();
         let postponed = move |managed: &mut ManagedName, _: &Transaction<'_>| {
             managed.started_at.get_or_insert(now);
             managed.retries_at = Some(until);
             managed.failure = Some(failure);
         };
-        self.change(&managed.name, postponed).await.map(drop)
+        self.update_managed(&managed.name, postponed).await.map(drop)
     }
 
     async fn remove_expired(&self, expired: Vec<ManagedName>) -> Result<(), StoreError> {
-        let running = self.running().clone();
+        let running = self.lock_running().clone();
         let mut expired = expired;
         expired.retain(|managed| !running.contains(&managed.name));
         // After a leap of the clock, nothing is removed because it is over.
         if expired.is_empty() || self.service.store.age_time().await?.is_none() {
             return Ok(());
         }
-        let (own, events) = (self.shared.leases.own(), self.service.events.clone());
+        let (own, events) = (self.shared.leases.own_holder(), self.service.events.clone());
         let remove = move |change: &Transaction<'_>| -> Result<(), StoreError> {
             for managed in &expired {
-                let known = change.find::<ManagedName>(&managed.id)?.unwrap_or_default();
+                let known = change.find_document::<ManagedName>(&managed.id)?.unwrap_or_default();
                 if lease::is_taken(change, known.node.as_ref(), own.as_ref())? {
                     continue;
                 }
-                change.remove::<ManagedName>(&managed.id)?;
+                change.remove_document::<ManagedName>(&managed.id)?;
                 if let Some(certificate) = &managed.certificate_id {
-                    certificates::remove(change, certificate)?;
+                    certificates::remove_certificate(change, certificate)?;
                 }
             }
             Ok(())
         };
-        let remove = move |change: &Transaction<'_>| events.recorded(change, None, remove);
+        let remove = move |change: &Transaction<'_>| events.change_and_record(change, None, remove);
         self.service.store.write(remove).await
     }
 
-    async fn change(
+    async fn update_managed(
         &self,
         name: &str,
         change: impl FnOnce(&mut ManagedName, &Transaction<'_>) + Clone + Send + 'static,
@@ -402,11 +410,11 @@ impl ManagerState {
             change(managed, transaction);
             Ok(())
         };
-        self.try_change(name, change).await
+        self.try_update_managed(name, change).await
     }
 
     /// Changes what is known of a name.
-    async fn try_change(
+    async fn try_update_managed(
         &self,
         name: &str,
         change: impl FnOnce(&mut ManagedName, &Transaction<'_>) -> Result<(), StoreError>
@@ -422,7 +430,8 @@ impl ManagerState {
             managed.put(transaction)?;
             Ok(managed)
         };
-        let write = move |transaction: &Transaction<'_>| events.recorded(transaction, None, write);
+        let write =
+            move |transaction: &Transaction<'_>| events.change_and_record(transaction, None, write);
         self.service.store.write(write).await
     }
 }

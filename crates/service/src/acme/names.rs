@@ -11,7 +11,7 @@ const PRIVATE: [&str; 4] = [".internal", ".local", ".localhost", ".onion"];
 
 /// The names that need a certificate and have no other: those of edges and of agents' endpoints on the
 /// HTTPS port, here and at other nodes, reserved domains, and the service's own.
-pub(super) fn needed(
+pub(super) fn needed_names(
     view: &View<'_>,
     gateway: &Gateway,
     other_nodes: Vec<String>,
@@ -20,7 +20,9 @@ pub(super) fn needed(
     let mut names: BTreeSet<String> = gateway.https_names().into_iter().collect();
     names.extend(other_nodes);
     names.extend(own.map(str::to_ascii_lowercase));
-    names.extend(view.all::<ReservedDomain>()?.into_iter().filter_map(|domain| domain.domain));
+    names.extend(
+        view.all_documents::<ReservedDomain>()?.into_iter().filter_map(|domain| domain.domain),
+    );
     names.retain(|name| {
         is_public(name) && !gateway.authority().has_other(name) && !gateway.passes_tls(name)
     });

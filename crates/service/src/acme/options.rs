@@ -27,26 +27,26 @@ settings! {
         directory: Option<String> = None,
             "acme.directory", "DIRECTORY",
             "Obtain certificates for host names here: letsencrypt, letsencrypt-staging or a URL",
-            usual();
+            listed_in_help();
         agree_to_terms: bool = false,
             "acme.agree_to_terms", "BOOL",
             "Agree to the terms of service of the certificate authority",
-            usual();
+            listed_in_help();
         email: Option<String> = None,
             "acme.email", "ADDRESS",
             "Email address for the certificate authority",
-            usual();
+            listed_in_help();
         ca: Option<PathBuf> = None,
             "acme.ca", "FILE",
             "A PEM file with the certificates to trust at the directory",
-            unset("what the system trusts");
+            when_unset("what the system trusts");
         challenges: Vec<AcmeChallenge> = vec![AcmeChallenge::Http01, AcmeChallenge::TlsAlpn01],
             "acme.challenges", "TYPE",
             "Challenges that verify host names, in order of preference";
         retry_after: Duration = Duration::from_secs(60),
             "acme.retry_after", "DURATION",
             "Pause after a failure before a host name is tried again; doubles up to a day",
-            between(1000, 86_400_000);
+            with_bounds(1000, 86_400_000);
     }
 }
 
@@ -54,7 +54,7 @@ impl AcmeOptions {
     /// Finds what is wrong before anything is started.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Some(name) = &self.directory else { return Ok(()) };
-        let invalid = |key, problem: String| Err(Error::setting(key, problem));
+        let invalid = |key, problem: String| Err(Error::invalid_setting(key, problem));
         let directory = self.directory_url();
         let problem = match WebUrl::parse(&directory) {
             Ok(url) if url.is_https() => None,
@@ -102,7 +102,7 @@ impl AcmeOptions {
             (_, true) => "http-01 is the only one, and http_port is none",
             _ => return Ok(possible),
         };
-        Err(Error::setting("acme.challenges", problem))
+        Err(Error::invalid_setting("acme.challenges", problem))
     }
 
     /// Where the directory is.
@@ -140,7 +140,7 @@ impl AcmeChallenge {
 
 impl AcmeChallenge {
     /// Its name in settings.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn setting_name(self) -> &'static str {
         match self {
             Self::Http01 => "http-01",
             Self::TlsAlpn01 => "tls-alpn-01",
@@ -151,13 +151,14 @@ impl AcmeChallenge {
 impl SettingItem for AcmeChallenge {
     const CHOICES: &'static [&'static str] = &["http-01", "tls-alpn-01"];
 
-    fn read(text: &OsStr) -> Result<Self, String> {
-        let known = [Self::Http01, Self::TlsAlpn01].into_iter().find(|known| text == known.name());
+    fn from_text(text: &OsStr) -> Result<Self, String> {
+        let known =
+            [Self::Http01, Self::TlsAlpn01].into_iter().find(|known| text == known.setting_name());
         known.ok_or_else(|| "is neither http-01 nor tls-alpn-01".to_owned())
     }
 
-    fn text(&self) -> String {
-        self.name().to_owned()
+    fn to_text(&self) -> String {
+        self.setting_name().to_owned()
     }
 }
 

@@ -48,17 +48,20 @@ pub(super) type Sharing<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>
 
 impl NameOrder<'_> {
     /// Goes on with an order that was begun before; none when nothing can come of it any more.
-    pub async fn resume(&self, pending: PendingOrder) -> Result<Option<IssuedChain>, OrderError> {
+    pub async fn resume_pending(
+        &self,
+        pending: PendingOrder,
+    ) -> Result<Option<IssuedChain>, OrderError> {
         let Ok(mut order) = self.account.order(pending.url).await else { return Ok(None) };
         let key = KeyPair::from_pem(&pending.key.0)?;
         match order.state().status {
             OrderStatus::Ready => self.finalize(&mut order, &key).await.map(Some),
             OrderStatus::Processing => {
                 let pem = order.poll_certificate(&POLLING).await?;
-                self.checked(pem, &key).map(Some)
+                self.check_chain(pem, &key).map(Some)
             }
             OrderStatus::Valid => match order.certificate().await? {
-                Some(pem) => self.checked(pem, &key).map(Some),
+                Some(pem) => self.check_chain(pem, &key).map(Some),
                 None => Ok(None),
             },
             OrderStatus::Pending | OrderStatus::Invalid => Ok(None),
@@ -66,7 +69,7 @@ impl NameOrder<'_> {
     }
 
     /// Begins an order and shows the authority that the name leads here.
-    pub async fn begin(&self) -> Result<Order, OrderError> {
+    pub async fn place_order(&self) -> Result<Order, OrderError> {
         let identifiers = [Identifier::Dns(self.name.to_owned())];
         let mut order = self.account.new_order(&NewOrder::new(&identifiers)).await?;
         let open = self.open_challenges(&mut order).await?;
@@ -93,7 +96,7 @@ impl NameOrder<'_> {
         params.distinguished_name = DistinguishedName::new();
         order.finalize_csr(params.serialize_request(key)?.der()).await?;
         let pem = order.poll_certificate(&POLLING).await?;
-        self.checked(pem, key)
+        self.check_chain(pem, key)
     }
 
     /// Has the authority check what it has not checked yet; the challenges are open for as long as the
@@ -108,8 +111,8 @@ impl NameOrder<'_> {
             }
             let challenge = authorization.challenge(self.challenge.kind());
             let mut challenge = challenge.ok_or(OrderError::NoChallenge)?;
-            let shown = self.stored(&challenge);
-            open.push(shared::open(self.authority.challenges(), self.name, &shown)?);
+            let shown = self.to_stored_challenge(&challenge);
+            open.push(shared::open_challenge(self.authority.challenges(), self.name, &shown)?);
             (self.share)(shown).await?;
             challenge.set_ready().await?;
         }
@@ -117,7 +120,7 @@ impl NameOrder<'_> {
     }
 
     /// What the authority is to see.
-    fn stored(&self, challenge: &ChallengeHandle<'_>) -> StoredChallenge {
+    fn to_stored_challenge(&self, challenge: &ChallengeHandle<'_>) -> StoredChallenge {
         let authorization = challenge.key_authorization();
         match self.challenge {
             AcmeChallenge::Http01 => StoredChallenge::Http {
@@ -131,14 +134,14 @@ impl NameOrder<'_> {
     }
 
     /// Makes sure that visitors can be shown what the authority has sent.
-    fn checked(&self, pem: String, key: &KeyPair) -> Result<IssuedChain, OrderError> {
+    fn check_chain(&self, pem: String, key: &KeyPair) -> Result<IssuedChain, OrderError> {
         let key = key.serialize_pem();
         let unusable = |problem: &str| OrderError::Unusable(problem.to_owned());
-        let certified = certificate::certified(pem.as_bytes(), key.as_bytes());
+        let certified = certificate::parse_certified_key(pem.as_bytes(), key.as_bytes());
         let certified = certified.map_err(|problem| match problem {
             Unusable::Certificate(problem) | Unusable::Key(problem) => unusable(&problem),
         })?;
-        let leaf = certified.cert.first().and_then(|leaf| LeafFields::read(leaf));
+        let leaf = certified.cert.first().and_then(|leaf| LeafFields::from_der(leaf));
         let leaf = leaf.ok_or_else(|| unusable("cannot be read"))?;
         if !leaf.dns_names.iter().any(|name| name.eq_ignore_ascii_case(self.name)) {
             return Err(unusable("is for another name"));

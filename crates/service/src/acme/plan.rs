@@ -21,7 +21,7 @@ pub(super) struct AcmePlan {
 impl AcmePlan {
     /// What is to be done for these names, of which `all` is known; `exists` says whether a certificate
     /// is still stored.
-    pub fn of(
+    pub fn for_names(
         names: BTreeSet<String>,
         all: &[ManagedName],
         exists: impl Fn(&str) -> Result<bool, StoreError>,
@@ -66,12 +66,12 @@ pub(super) fn due_at(
 }
 
 /// When a certificate is renewed: at two thirds of its life.
-pub(super) fn renewal(not_before: u64, not_after: u64) -> u64 {
+pub(super) fn renewal_time(not_before: u64, not_after: u64) -> u64 {
     not_after - not_after.saturating_sub(not_before) / 3
 }
 
 /// Whether an identifier names something that a plan depends on.
-pub(super) fn concerns(id: &str) -> bool {
+pub(super) fn affects_plan(id: &str) -> bool {
     let kind = id.rsplit_once('_').map_or(id, |(kind, _)| kind);
     [prefix::RESERVED_DOMAIN, prefix::TLS_CERTIFICATE].contains(&kind)
 }
@@ -88,7 +88,7 @@ mod tests {
 
     fn plan(names: &[&str], all: &[ManagedName]) -> AcmePlan {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        AcmePlan::of(names, all, |id| Ok(id != "cert_deleted"), 100).unwrap()
+        AcmePlan::for_names(names, all, |id| Ok(id != "cert_deleted"), 100).unwrap()
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_third_of_its_life_is_left_at_renewal() {
-        assert_eq!(renewal(0, 90), 60);
-        assert_eq!(renewal(1000, 1006), 1004);
+        assert_eq!(renewal_time(0, 90), 60);
+        assert_eq!(renewal_time(1000, 1006), 1004);
     }
 }

@@ -23,39 +23,39 @@ struct CertificateStatus {
 }
 
 impl CertificateProgress {
-    pub(super) fn note(&self, all: &[ManagedName]) {
+    pub(super) fn record_names(&self, all: &[ManagedName]) {
         let failing = all.iter().filter_map(|managed| {
             let failure = managed.failure.as_ref()?;
             let problem = format!("{} ({})", failure.message.escape_debug(), failure.code);
             Some((managed.name.clone(), problem))
         });
-        let mut status = self.status();
+        let mut status = self.lock_status();
         status.failing = failing.collect();
         status.next_end = all.iter().filter_map(|managed| managed.expires_at).min();
     }
 
     /// The failures that were not taken before.
     pub(crate) fn take_failures(&self) -> Vec<(String, String)> {
-        let mut status = self.status();
+        let mut status = self.lock_status();
         let mut failing = status.failing.clone();
         let taken = std::mem::replace(&mut status.taken, failing.clone());
         failing.retain(|name, problem| taken.get(name) != Some(problem));
         failing.into_iter().collect()
     }
 
-    pub(crate) fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
-        let status = self.status();
+    pub(crate) fn collect_metrics(&self, families: &mut Families<'_>) -> fmt::Result {
+        let status = self.lock_status();
         let help = "Names whose certificate could not be obtained or renewed the last time.";
         let count = status.failing.len() as f64;
-        families.gauge("ginnel_certificates_failing", help)?.level(&[], count)
+        families.gauge("ginnel_certificates_failing", help)?.write_gauge(&[], count)
     }
 
     /// When the first certificate ends that was obtained, in seconds since the Unix epoch.
     pub(crate) fn next_end(&self) -> Option<u64> {
-        self.status().next_end
+        self.lock_status().next_end
     }
 
-    fn status(&self) -> MutexGuard<'_, CertificateStatus> {
+    fn lock_status(&self) -> MutexGuard<'_, CertificateStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     fn a_failure_is_taken_once_until_it_is_another_one_or_comes_back() {
         let progress = CertificateProgress::default();
         let taken = |all: &[ManagedName]| {
-            progress.note(all);
+            progress.record_names(all);
             progress.take_failures().into_iter().map(|(_, problem)| problem).collect::<Vec<_>>()
         };
 

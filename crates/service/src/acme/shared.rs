@@ -24,16 +24,16 @@ const SPREAD: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When a certificate for it cannot be made.
-pub(super) fn open(
+pub(super) fn open_challenge(
     challenges: &Arc<Challenges>,
     name: &str,
     challenge: &StoredChallenge,
 ) -> Result<OpenChallenge, ginnel_gateway::tls::certificate_error::CertificateError> {
     match challenge {
         StoredChallenge::Http { token, authorization } => {
-            Ok(OpenChallenge::http(challenges, token, authorization))
+            Ok(OpenChallenge::open_http(challenges, token, authorization))
         }
-        StoredChallenge::Tls { digest } => OpenChallenge::tls(challenges, name, digest),
+        StoredChallenge::Tls { digest } => OpenChallenge::open_tls(challenges, name, digest),
     }
 }
 
@@ -57,18 +57,18 @@ impl SharedChallenges {
         let shared = Arc::new(Self { store, cluster, challenges, open: Mutex::default() });
         let (sender, changed) = mpsc::unbounded_channel();
         let follower = Arc::downgrade(&shared);
-        shared.store.watch(move |changes| {
-            let names = changes.select(|id| has_prefix(id, prefix::MANAGED_NAME));
+        shared.store.watch_changes(move |changes| {
+            let names = changes.filter_ids(|id| has_prefix(id, prefix::MANAGED_NAME));
             let names = names.filter(|_| follower.strong_count() > 0);
             if names.is_some_and(|names| sender.send(names).is_err()) {
                 tracing::trace!("the service has stopped, and shows no challenges");
             }
         });
-        tokio::spawn(Self::follow(Arc::downgrade(&shared), changed));
+        tokio::spawn(Self::follow_changes(Arc::downgrade(&shared), changed));
         shared
     }
 
-    async fn follow(shared: Weak<Self>, mut changed: mpsc::UnboundedReceiver<Changes>) {
+    async fn follow_changes(shared: Weak<Self>, mut changed: mpsc::UnboundedReceiver<Changes>) {
         let mut changes = Changes::All;
         loop {
             let Some(shared) = shared.upgrade() else { return };
@@ -84,31 +84,31 @@ impl SharedChallenges {
     /// Shows what the database has of the names that have changed.
     async fn read_again(&self, changes: Changes) -> Result<(), StoreError> {
         let names = match changes {
-            Changes::Of(ids) => self.store.read(move |view| view.find_all(&ids)).await?,
+            Changes::Of(ids) => self.store.read(move |view| view.find_documents(&ids)).await?,
             Changes::All => {
-                let names = self.store.read(|view| view.all::<ManagedName>()).await?;
+                let names = self.store.read(|view| view.all_documents::<ManagedName>()).await?;
                 let stored: HashSet<&String> = names.iter().map(|name| &name.id).collect();
-                self.shown().retain(|id, _| stored.contains(id));
+                self.lock_challenges().retain(|id, _| stored.contains(id));
                 names
             }
         };
-        names.into_iter().for_each(|name| self.show(name));
+        names.into_iter().for_each(|name| self.update_challenge(name));
         Ok(())
     }
 
-    fn shown(&self) -> MutexGuard<'_, HashMap<String, OpenChallenge>> {
+    fn lock_challenges(&self) -> MutexGuard<'_, HashMap<String, OpenChallenge>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows the challenge of a name, or shows it no more.
-    fn show(&self, name: ManagedName) {
+    fn update_challenge(&self, name: ManagedName) {
         let is_own = name.node.as_ref().is_some_and(|node| *node == self.cluster.owner());
         let challenge = name.challenge.filter(|_| !is_own);
-        let mut shown = self.shown();
+        let mut shown = self.lock_challenges();
         // What is replaced ends first: it may be shown for the same name.
         shown.remove(&name.id);
         let Some(challenge) = challenge else { return };
-        match open(&self.challenges, &name.name, &challenge) {
+        match open_challenge(&self.challenges, &name.name, &challenge) {
             Ok(open) => drop(shown.insert(name.id, open)),
             Err(err) => tracing::warn!(%err, name = name.name, "a challenge cannot be shown"),
         }
@@ -123,17 +123,17 @@ pub(super) struct SharedOrders {
 }
 
 impl SharedOrders {
-    pub fn of(cluster: Option<Arc<Cluster>>) -> Self {
-        Self { leases: Leases::of(cluster.clone()), cluster }
+    pub fn from_cluster(cluster: Option<Arc<Cluster>>) -> Self {
+        Self { leases: Leases::from_cluster(cluster.clone()), cluster }
     }
 
     /// The names on the port for HTTPS that other nodes have.
-    pub fn names(&self) -> Vec<String> {
+    pub fn https_names(&self) -> Vec<String> {
         self.cluster.as_ref().map(|cluster| cluster.directory.https_hosts()).unwrap_or_default()
     }
 
     /// How many nodes share what an authority allows.
-    pub fn nodes(&self) -> usize {
+    pub fn node_count(&self) -> usize {
         let Some(cluster) = &self.cluster else { return 1 };
         cluster.directory.nodes().iter().filter(|node| node.state.is_serving()).count().max(1)
     }
@@ -145,8 +145,8 @@ impl SharedOrders {
     }
 
     /// Gives other nodes the time to show what was stored.
-    pub async fn spread(&self) {
-        if self.nodes() > 1 {
+    pub async fn wait_for_nodes(&self) {
+        if self.node_count() > 1 {
             tokio::time::sleep(SPREAD).await;
         }
     }

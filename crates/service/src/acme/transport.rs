@@ -37,7 +37,7 @@ impl AcmeTransport {
             Some(path) => {
                 let failed = |problem: String| format!("{}: {problem}", path.display());
                 let pem = certificate::read_file(path).map_err(|it| failed(it.to_string()))?;
-                tls::roots(&pem).map_err(failed)?
+                tls::parse_roots(&pem).map_err(failed)?
             }
         };
         let tls = tls::client_config(roots).map_err(|problem| problem.to_string())?;
@@ -51,7 +51,7 @@ impl AcmeTransport {
         Ok(Self(Arc::new(client)))
     }
 
-    async fn send(
+    async fn send_request(
         self,
         request: http::Request<BodyWrapper<Bytes>>,
     ) -> Result<BytesResponse, Error> {
@@ -92,6 +92,6 @@ impl HttpClient for AcmeTransport {
         &self,
         request: http::Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        Box::pin(self.clone().send(request))
+        Box::pin(self.clone().send_request(request))
     }
 }

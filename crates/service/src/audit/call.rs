@@ -28,7 +28,7 @@ pub(crate) struct AuditedCall {
 
 impl AuditedCall {
     /// What is known before the call is performed; none for a call that only reads.
-    pub(crate) fn of(
+    pub(crate) fn from_operation(
         info: &'static Info,
         path: &str,
         operation_id: Option<&str>,
@@ -43,7 +43,7 @@ impl AuditedCall {
             operation_id: operation_id.map(ToOwned::to_owned),
             caller: caller.cloned(),
             address,
-            named: named(info, path),
+            named: ids_in_path(info, path),
             is_recorded: AtomicBool::new(false),
         })
     }
@@ -62,8 +62,8 @@ impl AuditedCall {
     }
 
     /// The event of a call that succeeded and changed these resources.
-    pub(super) fn succeeded(&self, changed: &[String]) -> AuditEvent {
-        let mut event = self.event();
+    pub(super) fn success_event(&self, changed: &[String]) -> AuditEvent {
+        let mut event = self.base_event();
         let ids = event.resource_ids.get_or_insert_default();
         for id in changed {
             if ids.len() < MAX_RESOURCE_IDS && !ids.contains(id) {
@@ -71,23 +71,23 @@ impl AuditedCall {
             }
         }
         event.outcome = Some("success".to_owned());
-        event.status_code = Some(self.info.success().into());
+        event.status_code = Some(self.info.success_status().into());
         event
     }
 
     /// The event of a call that was refused, or failed.
-    pub(super) fn refused(&self, refusal: &Refusal, code_prefix: &str) -> AuditEvent {
+    pub(super) fn refusal_event(&self, refusal: &Refusal, code_prefix: &str) -> AuditEvent {
         let status = refusal.status();
         let outcome = if status < 500 { "refused" } else { "failed" };
         AuditEvent {
             outcome: Some(outcome.to_owned()),
             status_code: Some(status.into()),
             error_code: refusal.error_code(code_prefix),
-            ..self.event()
+            ..self.base_event()
         }
     }
 
-    fn event(&self) -> AuditEvent {
+    fn base_event(&self) -> AuditEvent {
         let caller = self.caller.as_ref();
         AuditEvent {
             operation: Some(format!("{}.{}", self.info.resource, self.info.name)),
@@ -104,7 +104,7 @@ impl AuditedCall {
 
 /// The identifiers in a path, the resource itself first. What has not the form of one is left out: it
 /// may be anything that somebody has pasted there.
-fn named(info: &Info, path: &str) -> Vec<String> {
+fn ids_in_path(info: &Info, path: &str) -> Vec<String> {
     let segments = info.path.split('/').zip(path.split('/'));
     let values = segments.filter(|(template, _)| template.starts_with('{'));
     let decoded = values.filter_map(|(_, text)| percent_decode_str(text).decode_utf8().ok());

@@ -40,7 +40,7 @@ settings! {
         retention: Duration = Duration::from_secs(90 * 24 * 3600),
             "audit_retention", "DURATION",
             "Time for which events of the audit trail are kept",
-            between(1000, u32::MAX as u64 * 1000), live();
+            with_bounds(1000, u32::MAX as u64 * 1000), live();
     }
 }
 
@@ -71,12 +71,12 @@ impl AuditTrail {
                 .await;
         let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
         trail.start_writing(store);
-        retention::start(store, trail.retention.subscribe());
+        retention::start_pruning(store, trail.retention.subscribe());
         Ok(trail)
     }
 
     /// Keeps events for this long from now on.
-    pub(super) fn keep_for(&self, retention: Duration) {
+    pub(super) fn set_retention(&self, retention: Duration) {
         self.retention.send_replace(retention);
     }
 
@@ -87,7 +87,7 @@ impl AuditTrail {
         origin: Origin,
         code_prefix: String,
     ) -> Result<Self, store::StoreError> {
-        let ids = Ids::of(origin.clone());
+        let ids = Ids::from_origin(origin.clone());
         if let Some(newest) = store.read_blocking(|view| view.newest_event_id())? {
             ids.continue_after(&newest);
         }
@@ -96,22 +96,22 @@ impl AuditTrail {
     }
 
     /// Stores the event of a call that is about to succeed, with the change that it makes.
-    pub(super) fn record(
+    pub(super) fn record_success(
         &self,
         change: &Transaction<'_>,
         call: &AuditedCall,
     ) -> Result<(), store::StoreError> {
-        let event = call.succeeded(&change.changed());
+        let event = call.success_event(&change.changed_ids());
         call.set_recorded();
-        self.append(change, event, self.origin.now())
+        self.append_event(change, event, self.origin.now())
     }
 
     /// Notes how a call ended, unless its event is in the database with what it changed.
-    pub(super) fn conclude<T>(&self, call: &AuditedCall, result: &Result<T, Refusal>) {
+    pub(super) fn record_result<T>(&self, call: &AuditedCall, result: &Result<T, Refusal>) {
         let event = match result {
             Ok(_) if call.is_recorded() => return,
-            Ok(_) => call.succeeded(&[]),
-            Err(refusal) => call.refused(refusal, &self.code_prefix),
+            Ok(_) => call.success_event(&[]),
+            Err(refusal) => call.refusal_event(refusal, &self.code_prefix),
         };
         self.pending.push(event, self.origin.now());
     }
@@ -123,11 +123,11 @@ impl AuditTrail {
     ) -> Result<(), store::StoreError> {
         let event = AuditEvent {
             operation: Some(NEW_ADMIN_KEY.to_owned()),
-            resource_ids: Some(change.changed()),
+            resource_ids: Some(change.changed_ids()),
             outcome: Some("success".to_owned()),
             ..AuditEvent::default()
         };
-        self.append(change, event, self.origin.now())
+        self.append_event(change, event, self.origin.now())
     }
 
     /// Writes what waits, from time to time, for as long as the trail and the store are in use.
@@ -137,40 +137,40 @@ impl AuditTrail {
             loop {
                 tokio::time::sleep(FLUSH_INTERVAL).await;
                 let (Some(trail), Some(store)) = (trail.upgrade(), store.upgrade()) else { return };
-                trail.flush(&store).await;
+                trail.flush_pending(&store).await;
             }
         });
     }
 
     /// Writes what waits.
-    pub(super) async fn flush(self: &Arc<Self>, store: &Store) {
-        let events = self.pending.take();
+    pub(super) async fn flush_pending(self: &Arc<Self>, store: &Store) {
+        let events = self.pending.take_events();
         if events.is_empty() {
             return;
         }
         let trail = self.clone();
         let written = store.write(move |change| -> Result<(), store::StoreError> {
-            events.into_iter().try_for_each(|(event, at)| trail.append(change, event, at))
+            events.into_iter().try_for_each(|(event, at)| trail.append_event(change, event, at))
         });
         or_debug!(written.await, "events of refused calls are lost");
     }
 
-    fn append(
+    fn append_event(
         &self,
         change: &Transaction<'_>,
         mut event: AuditEvent,
         at: SystemTime,
     ) -> Result<(), store::StoreError> {
         event.id = self.ids.next(prefix::AUDIT_EVENT)?;
-        event.created_at = Some(Timestamp::at(at));
+        event.created_at = Some(Timestamp::from_system_time(at));
         let body = serde_json::to_string(&event)?;
-        let terms = terms::of(&event);
-        change.append_event(&StoredEvent { id: event.id, at: micros(at), body, terms })
+        let terms = terms::event_terms(&event);
+        change.append_event(&StoredEvent { id: event.id, at: to_micros(at), body, terms })
     }
 }
 
 /// A time as the store orders events by.
-pub(super) fn micros(at: SystemTime) -> i64 {
+pub(super) fn to_micros(at: SystemTime) -> i64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     i64::try_from(since).unwrap_or(i64::MAX)
 }

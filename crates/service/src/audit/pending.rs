@@ -43,7 +43,8 @@ struct Allowance {
 
 impl Default for Pending {
     fn default() -> Self {
-        let (callers, anonymous) = (Allowance::of(CALLER_RATE), Allowance::of(ANONYMOUS_RATE));
+        let (callers, anonymous) =
+            (Allowance::from_rate(CALLER_RATE), Allowance::from_rate(ANONYMOUS_RATE));
         Self(Mutex::new(PendingEvents { events: Vec::new(), callers, anonymous }))
     }
 }
@@ -56,24 +57,24 @@ impl Pending {
             true => &mut pending.anonymous,
             false => &mut pending.callers,
         };
-        if let Some(omitted) = allowance.take(Instant::now()) {
+        if let Some(omitted) = allowance.try_take(Instant::now()) {
             event.omitted = Some(omitted).filter(|omitted| *omitted > 0);
             pending.events.push((event, at));
         }
     }
 
-    pub(super) fn take(&self) -> Vec<(AuditEvent, SystemTime)> {
+    pub(super) fn take_events(&self) -> Vec<(AuditEvent, SystemTime)> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).events)
     }
 }
 
 impl Allowance {
-    fn of(rate: Rate) -> Self {
+    fn from_rate(rate: Rate) -> Self {
         Self { rate, left: rate.burst, seen: Instant::now(), omitted: 0 }
     }
 
     /// How many were omitted before one that may be recorded; none when it may not.
-    fn take(&mut self, now: Instant) -> Option<i64> {
+    fn try_take(&mut self, now: Instant) -> Option<i64> {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
         self.left = (self.left + passed * self.rate.per_second).min(self.rate.burst);
         self.seen = now;
@@ -92,14 +93,14 @@ mod tests {
 
     #[test]
     fn a_burst_is_recorded_and_the_rest_is_counted() {
-        let mut allowance = Allowance::of(Rate { burst: 2.0, per_second: 1.0 });
+        let mut allowance = Allowance::from_rate(Rate { burst: 2.0, per_second: 1.0 });
         let began = allowance.seen;
 
-        let taken: Vec<_> = (0..5).map(|_| allowance.take(began)).collect();
-        let later = allowance.take(began + Duration::from_secs(1));
+        let taken: Vec<_> = (0..5).map(|_| allowance.try_take(began)).collect();
+        let later = allowance.try_take(began + Duration::from_secs(1));
 
         assert_eq!(taken, [Some(0), Some(0), None, None, None]);
         assert_eq!(later, Some(3));
-        assert_eq!(allowance.take(began + Duration::from_secs(2)), Some(0));
+        assert_eq!(allowance.try_take(began + Duration::from_secs(2)), Some(0));
     }
 }

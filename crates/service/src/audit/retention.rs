@@ -10,7 +10,7 @@ use ginnel_api::remote::audit_events::AuditEvent;
 use ginnel_base::logging::or_debug;
 use ginnel_store::{Store, StoreError};
 
-use super::{micros, terms};
+use super::{terms, to_micros};
 
 /// How many events are removed in one commit.
 const BATCH: usize = 200;
@@ -21,7 +21,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Removes events that are older than this, for as long as the audit trail and the store are in use.
-pub(super) fn start(store: &Arc<Store>, mut retention: watch::Receiver<Duration>) {
+pub(super) fn start_pruning(store: &Arc<Store>, mut retention: watch::Receiver<Duration>) {
     let store = Arc::downgrade(store);
     tokio::spawn(async move {
         loop {
@@ -32,16 +32,16 @@ pub(super) fn start(store: &Arc<Store>, mut retention: watch::Receiver<Duration>
                 return;
             }
             let retention = *retention.borrow();
-            or_debug!(prune(&store, retention).await, "old audit events stay");
+            or_debug!(prune_events(&store, retention).await, "old audit events stay");
         }
     });
 }
 
-async fn prune(store: &Weak<Store>, retention: Duration) -> Result<(), StoreError> {
+async fn prune_events(store: &Weak<Store>, retention: Duration) -> Result<(), StoreError> {
     let Some(opened) = store.upgrade() else { return Ok(()) };
     let Some(now) = opened.age_time().await? else { return Ok(()) };
     drop(opened);
-    let oldest = now.checked_sub(retention).map_or(0, micros);
+    let oldest = now.checked_sub(retention).map_or(0, to_micros);
     while let Some(store) = store.upgrade() {
         // Most of the time there is nothing to remove, which a read finds out without a commit.
         if !store.read(move |view| view.has_event_before(oldest)).await? {
@@ -56,7 +56,7 @@ async fn prune(store: &Weak<Store>, retention: Duration) -> Result<(), StoreErro
 
 fn terms_of(body: &str) -> Vec<String> {
     // What cannot be read was not written by a service, and has no terms that it could know.
-    serde_json::from_str::<AuditEvent>(body).map_or(Vec::new(), |event| terms::of(&event))
+    serde_json::from_str::<AuditEvent>(body).map_or(Vec::new(), |event| terms::event_terms(&event))
 }
 
 #[cfg(test)]
@@ -71,15 +71,20 @@ mod tests {
     #[tokio::test]
     async fn the_pause_survives_a_restart_until_an_operator_vouches_for_the_clock() {
         let store = Store::open(None).unwrap();
-        let past = micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
+        let past = to_micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
         let text = format!("{{\"at\": {past}, \"pause\": 0}}");
-        let set = move |change: &Transaction<'_>| change.set("age_clock", &text);
+        let set = move |change: &Transaction<'_>| change.store_setting("age_clock", &text);
         store.write(set).await.unwrap();
 
         for _ in 0..2 {
             store.start_clock(Origin::default(), false).await.unwrap();
             assert_eq!(store.age_time().await.unwrap(), None);
-            assert!(store.ages().pause().is_some_and(|pause| pause.as_secs() > 23 * 3600));
+            assert!(
+                store
+                    .age_clock()
+                    .remaining_pause()
+                    .is_some_and(|pause| pause.as_secs() > 23 * 3600)
+            );
         }
 
         store.start_clock(Origin::default(), true).await.unwrap();
@@ -89,9 +94,9 @@ mod tests {
     #[tokio::test]
     async fn a_confirmation_ends_the_pause_and_is_stored() {
         let store = Store::open(None).unwrap();
-        let past = micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
+        let past = to_micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
         let text = format!("{{\"at\": {past}, \"pause\": 0}}");
-        let set = move |change: &Transaction<'_>| change.set("age_clock", &text);
+        let set = move |change: &Transaction<'_>| change.store_setting("age_clock", &text);
         store.write(set).await.unwrap();
         store.start_clock(Origin::default(), false).await.unwrap();
 
@@ -108,8 +113,9 @@ mod tests {
     #[tokio::test]
     async fn a_confirmation_at_another_node_ends_the_pause() {
         let store = Store::open(None).unwrap();
-        let past = micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
-        let set = |text: String| move |change: &Transaction<'_>| change.set("age_clock", &text);
+        let past = to_micros(SystemTime::now()) / 1_000_000 - 3 * 24 * 3600;
+        let set =
+            |text: String| move |change: &Transaction<'_>| change.store_setting("age_clock", &text);
         store.write(set(format!("{{\"at\": {past}, \"pause\": 0}}"))).await.unwrap();
         store.start_clock(Origin::default(), false).await.unwrap();
         assert_eq!(store.age_time().await.unwrap(), None);

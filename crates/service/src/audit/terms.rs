@@ -18,7 +18,7 @@ pub(crate) fn resource_term(id: &str) -> String {
 }
 
 /// All terms of an event.
-pub(super) fn of(event: &AuditEvent) -> Vec<String> {
+pub(super) fn event_terms(event: &AuditEvent) -> Vec<String> {
     let operation = event.operation.as_deref().map(operation_term);
     let principals = [&event.key_id, &event.owner_id].into_iter().flatten();
     let resources = event.resource_ids.iter().flatten();

@@ -40,7 +40,7 @@ pub(crate) struct Download {
 
 impl BackupDownloads {
     /// Copies are written beside the database; those of one in memory where temporary files are.
-    pub(crate) fn of(database: Option<&Path>) -> Self {
+    pub(crate) fn for_database(database: Option<&Path>) -> Self {
         Self { database: database.map(Path::to_owned), free: Arc::new(Semaphore::new(1)) }
     }
 
@@ -48,7 +48,7 @@ impl BackupDownloads {
     ///
     /// # Errors
     /// When the caller is no admin, another copy is under way, or there is no verified copy.
-    pub(crate) async fn begin(
+    pub(crate) async fn start_download(
         &self,
         store: Arc<Store>,
         caller: &Caller,
@@ -61,9 +61,9 @@ impl BackupDownloads {
             let message = "another copy of the database is under way";
             Refusal::new(code::BACKUP_UNDER_WAY, message)
         })?;
-        let path = self.place();
+        let path = self.download_path();
         // The permit goes along: the copy goes on when the caller has gone.
-        let copying = tokio::task::spawn_blocking(move || copy(&store, &path, permit));
+        let copying = tokio::task::spawn_blocking(move || copy_database(&store, &path, permit));
         match copying.await.unwrap_or(Err(StoreError::Panicked)) {
             Err(StoreError::NoFile) => {
                 let message = "this service keeps its data on PostgreSQL: back it up with pg_dump";
@@ -73,10 +73,10 @@ impl BackupDownloads {
         }
     }
 
-    fn place(&self) -> PathBuf {
+    fn download_path(&self) -> PathBuf {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         match &self.database {
-            Some(database) => files::beside(database, "-download"),
+            Some(database) => files::with_suffix(database, "-download"),
             None => {
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed);
                 let name = format!("ginnel-{}-{number}-download", std::process::id());
@@ -86,7 +86,11 @@ impl BackupDownloads {
     }
 }
 
-fn copy(store: &Store, path: &Path, permit: OwnedSemaphorePermit) -> Result<Download, StoreError> {
+fn copy_database(
+    store: &Store,
+    path: &Path,
+    permit: OwnedSemaphorePermit,
+) -> Result<Download, StoreError> {
     let report = store.back_up(path, Overwrite::Yes)?;
     let failed = |source| StoreError::File { path: path.to_owned(), source };
     let opened = File::open(path);
@@ -102,7 +106,7 @@ impl Download {
         let left = self.bytes;
         tokio::spawn(async move {
             let bytes = self.bytes;
-            match self.send(sender).await {
+            match self.send_chunks(sender).await {
                 Ok(()) => tracing::info!(bytes, "a copy of the database was sent"),
                 Err(error) => tracing::warn!("a copy of the database was not sent: {error}"),
             }
@@ -110,7 +114,7 @@ impl Download {
         Body::new(DownloadBody { chunks, left })
     }
 
-    async fn send(mut self, sender: mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {
+    async fn send_chunks(mut self, sender: mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {
         while self.bytes > 0 {
             let read = tokio::task::spawn_blocking(move || {
                 let chunk = self.read_chunk();

@@ -24,7 +24,7 @@ pub(super) struct BackupFolder {
 
 impl BackupFolder {
     /// The backups of a database in a folder: `<name of the database>-<time>.db`.
-    pub(super) fn of(path: PathBuf, database: Option<&Path>) -> Self {
+    pub(super) fn for_database(path: PathBuf, database: Option<&Path>) -> Self {
         let stem = database.and_then(Path::file_stem).map(|stem| stem.to_string_lossy());
         Self { path, stem: stem.map_or(DEFAULT_STEM.to_owned(), |stem| stem.into_owned()) }
     }
@@ -36,8 +36,8 @@ impl BackupFolder {
     }
 
     /// When the newest backup was made; none counts that says a time which is still to come.
-    pub(super) fn newest(&self, now: SystemTime) -> std::io::Result<Option<SystemTime>> {
-        let times = self.backups()?.into_iter().map(|(time, _)| time);
+    pub(super) fn newest_time(&self, now: SystemTime) -> std::io::Result<Option<SystemTime>> {
+        let times = self.complete_backups()?.into_iter().map(|(time, _)| time);
         let (past, future): (Vec<_>, Vec<_>) = times.partition(|time| *time <= now);
         if !future.is_empty() {
             let (count, folder) = (future.len(), self.path.display());
@@ -48,12 +48,12 @@ impl BackupFolder {
 
     /// Removes all but the newest ones, and files that killed processes have left. One of a time that is
     /// still to come stays: when it was made is not known.
-    pub(super) fn prune(&self, keep: usize, now: SystemTime) -> std::io::Result<()> {
-        for left in self.unfinished()? {
+    pub(super) fn prune_old(&self, keep: usize, now: SystemTime) -> std::io::Result<()> {
+        for left in self.unfinished_paths()? {
             // Another process may be writing it.
-            or_debug!(store::remove_left(&left), "a copy that is not finished stays");
+            or_debug!(store::remove_leftover(&left), "a copy that is not finished stays");
         }
-        let mut backups = self.backups()?;
+        let mut backups = self.complete_backups()?;
         backups.retain(|(time, _)| *time <= now);
         backups.sort();
         let old = backups.len().saturating_sub(keep);
@@ -61,7 +61,7 @@ impl BackupFolder {
     }
 
     /// The backups that are complete. Whatever has another name was not made here, and stays.
-    fn backups(&self) -> std::io::Result<Vec<(SystemTime, PathBuf)>> {
+    fn complete_backups(&self) -> std::io::Result<Vec<(SystemTime, PathBuf)>> {
         let mut backups = Vec::new();
         for entry in self.path.read_dir()? {
             let path = entry?.path();
@@ -73,7 +73,7 @@ impl BackupFolder {
     }
 
     /// Backups that are not complete.
-    fn unfinished(&self) -> std::io::Result<Vec<PathBuf>> {
+    fn unfinished_paths(&self) -> std::io::Result<Vec<PathBuf>> {
         let paths = self.path.read_dir()?.map(|entry| entry.map(|entry| entry.path()));
         let is_ours = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".new"));
@@ -99,7 +99,7 @@ mod tests {
     fn a_backup_that_says_a_time_to_come_does_not_count_and_stays() {
         let path = std::env::temp_dir().join(format!("ginnel-backups-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        let folder = BackupFolder::of(path.clone(), None);
+        let folder = BackupFolder::for_database(path.clone(), None);
         let now = UNIX_EPOCH + Duration::from_secs(1_795_352_018);
         let day = Duration::from_secs(86_400);
         for time in [now - 2 * day, now - day, now, now + day] {
@@ -108,8 +108,8 @@ mod tests {
         std::fs::write(path.join("ginnel-20261121T125338Z.db.new"), "").unwrap();
         std::fs::write(path.join("notes.db.new"), "").unwrap();
 
-        let newest = folder.newest(now).unwrap();
-        folder.prune(1, now).unwrap();
+        let newest = folder.newest_time(now).unwrap();
+        folder.prune_old(1, now).unwrap();
 
         assert_eq!(newest, Some(now));
         let entries = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn names_sort_by_time_and_are_read_again() {
-        let folder = BackupFolder::of(PathBuf::from("/backups"), Some(Path::new("/data/shop.db")));
+        let folder =
+            BackupFolder::for_database(PathBuf::from("/backups"), Some(Path::new("/data/shop.db")));
         let early = UNIX_EPOCH + Duration::from_secs(1_795_352_018);
         let (first, second) =
             (folder.next(early), folder.next(early + Duration::from_secs(86_400)));

@@ -31,15 +31,15 @@ settings! {
         to: Option<PathBuf> = None,
             "backup.to", "DIR",
             "A folder to back the database up to from time to time",
-            usual(), unset("no backups");
+            listed_in_help(), when_unset("no backups");
         every: Duration = Duration::from_secs(6 * 3600),
             "backup.every", "DURATION",
             "The time between two backups",
-            between(1000, u32::MAX as u64 * 1000);
+            with_bounds(1000, u32::MAX as u64 * 1000);
         keep: usize = 14,
             "backup.keep", "N",
             "Number of backups to keep; older ones are removed when a new one is verified",
-            between(1, u32::MAX as u64);
+            with_bounds(1, u32::MAX as u64);
     }
 }
 
@@ -55,7 +55,7 @@ impl BackupSchedule {
 
 /// Makes backups for as long as the store is in use; the first one when the last one in the folder is
 /// old enough.
-pub(super) fn start(
+pub(super) fn start_schedule(
     store: &Arc<Store>,
     schedule: BackupSchedule,
     database: Option<&Path>,
@@ -63,11 +63,11 @@ pub(super) fn start(
     let status = Arc::<BackupProgress>::default();
     let BackupSchedule { every, keep, to: Some(folder) } = schedule else { return status };
     let (store, progress) = (Arc::downgrade(store), status.clone());
-    let folder = BackupFolder::of(folder, database);
+    let folder = BackupFolder::for_database(folder, database);
     tokio::spawn(async move {
-        let last = folder.newest(SystemTime::now());
+        let last = folder.newest_time(SystemTime::now());
         let last = or_debug!(last, "the folder for backups cannot be read").flatten();
-        let mut pause = last.map_or(Duration::ZERO, |last| until(last + every));
+        let mut pause = last.map_or(Duration::ZERO, |last| time_until(last + every));
         loop {
             tokio::time::sleep(pause).await;
             let Some(made) = back_up(&store, &folder, keep).await else { return };
@@ -75,13 +75,13 @@ pub(super) fn start(
                 Ok(_) => every,
                 Err(_) => every.min(RETRY_INTERVAL),
             };
-            progress.note(made, SystemTime::now());
+            progress.record_outcome(made, SystemTime::now());
         }
     });
     status
 }
 
-fn until(moment: SystemTime) -> Duration {
+fn time_until(moment: SystemTime) -> Duration {
     moment.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
@@ -96,7 +96,7 @@ async fn back_up(
         let now = SystemTime::now();
         let report = store.back_up(&folder.next(now), Overwrite::No)?;
         // The backup is good whatever becomes of the old ones.
-        if let Err(error) = folder.prune(keep, now) {
+        if let Err(error) = folder.prune_old(keep, now) {
             tracing::warn!("old backups stay: {error}");
         }
         Ok(report)

@@ -32,18 +32,22 @@ impl BackupProgress {
     }
 
     /// How many there were, and when the last one was made.
-    pub(crate) fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
+    pub(crate) fn collect_metrics(&self, families: &mut Families<'_>) -> fmt::Result {
         let status = self.status();
         let mut family = families.counter("ginnel_backups", "Backups, by their outcome.")?;
-        family.count(&[("outcome", "made")], status.made)?;
-        family.count(&[("outcome", "failed")], status.failed)?;
+        family.write_counter(&[("outcome", "made")], status.made)?;
+        family.write_counter(&[("outcome", "failed")], status.failed)?;
         let Some(last) = status.last_made else { return Ok(()) };
         let at = last.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let help = "When the last backup was made.";
-        families.gauge("ginnel_backup_last_success_timestamp_seconds", help)?.level(&[], at)
+        families.gauge("ginnel_backup_last_success_timestamp_seconds", help)?.write_gauge(&[], at)
     }
 
-    pub(super) fn note(&self, outcome: Result<BackupReport, StoreError>, now: SystemTime) {
+    pub(super) fn record_outcome(
+        &self,
+        outcome: Result<BackupReport, StoreError>,
+        now: SystemTime,
+    ) {
         let mut status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(report) => {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use ginnel_settings::{ConfigFile, Setting, SettingSection, SettingSources};
 
-use super::{SECTIONS, ServeConfig, load, read_file};
+use super::{SECTIONS, ServeConfig, load_config, read_file};
 use crate::Options;
 
 /// What stands for the place of values in problems.
@@ -20,8 +20,9 @@ const PLACE: &str = "settings";
 /// With every problem; those of values begin with `settings`.
 pub fn load_embedded(file: Option<&Path>, values: Value) -> Result<ServeConfig, Vec<String>> {
     let file = file.map(read_file).transpose().map_err(|problem| vec![problem])?;
-    let values = ConfigFile::of_value(Path::new(PLACE), values, SECTIONS);
-    let misplaced = settings().filter(|setting| setting.of_command && values.sets(setting.key));
+    let values = ConfigFile::from_value(Path::new(PLACE), values, SECTIONS);
+    let misplaced =
+        all_settings().filter(|setting| setting.of_command && values.has_setting(setting.key));
     let misplaced = misplaced
         .map(|setting| format!("{PLACE}: {}: is a setting of `ginnel serve` alone", setting.key))
         .collect::<Vec<_>>();
@@ -30,7 +31,7 @@ pub fn load_embedded(file: Option<&Path>, values: Value) -> Result<ServeConfig, 
     }
     let files: Vec<_> = file.into_iter().chain([values]).collect();
     let sources = SettingSources { flags: &|_| None, environment: &|_| None, files: &files };
-    let mut config = load(&sources)?.config;
+    let mut config = load_config(&sources)?.config;
     // There is no access log whose lines they would name.
     config.options.gateway.request_ids = false;
     Ok(config)
@@ -47,7 +48,7 @@ pub fn replace_settings(
 ) -> Result<(), String> {
     let from = ServeConfig { options, ..ServeConfig::default() };
     keys.iter().try_for_each(|key| {
-        let setting = settings().find(|setting| setting.key == *key);
+        let setting = all_settings().find(|setting| setting.key == *key);
         let setting = setting.ok_or_else(|| format!("there is no setting {key}"))?;
         (setting.field.copy)(config, &from);
         Ok(())
@@ -56,10 +57,10 @@ pub fn replace_settings(
 
 /// The settings that a service has in any program.
 pub fn embedded_settings() -> impl Iterator<Item = &'static Setting<ServeConfig>> {
-    settings().filter(|setting| !setting.of_command)
+    all_settings().filter(|setting| !setting.of_command)
 }
 
-fn settings() -> impl Iterator<Item = &'static Setting<ServeConfig>> {
+fn all_settings() -> impl Iterator<Item = &'static Setting<ServeConfig>> {
     SECTIONS.iter().flat_map(SettingSection::settings)
 }
 

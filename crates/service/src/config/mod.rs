@@ -15,7 +15,9 @@ pub use sections::SECTIONS;
 
 use ginnel_base::logging::{LogFormat, LogLevels};
 use ginnel_gateway::tls::authority;
-use ginnel_settings::{ConfigFile, HasPart, ResolvedSettings, SettingSources, resolve, settings};
+use ginnel_settings::{
+    ConfigFile, HasPart, ResolvedSettings, SettingSources, resolve_settings, settings,
+};
 
 use super::authority::CertificateSettings;
 use super::{Error, Options};
@@ -33,7 +35,7 @@ settings! {
         admin_key_file: Option<PathBuf> = None,
             "admin_key_file", "FILE",
             "A file that holds the admin key",
-            usual();
+            listed_in_help();
     }
 
     /// The setting of the file with the authtoken.
@@ -41,7 +43,7 @@ settings! {
         authtoken_file: Option<PathBuf> = None,
             "authtoken_file", "FILE",
             "A file that holds the authtoken for agents",
-            usual();
+            listed_in_help();
     }
 
     /// The settings of logs.
@@ -49,19 +51,19 @@ settings! {
         log_level: Option<LogLevels> = None,
             "log_level", "LEVELS",
             "Levels to log: error, warn, info, debug, trace or off, also by target: info,gateway=debug",
-            usual(), of_command(), live(), unset("what GINNEL_LOG says, or info if a format or a file is set");
+            listed_in_help(), of_command(), live(), when_unset("what GINNEL_LOG says, or info if a format or a file is set");
         log_format: Option<LogFormat> = None,
             "log_format", "FORMAT",
             "Format of the log",
-            of_command(), unset("term");
+            of_command(), when_unset("term");
         log_file: Option<PathBuf> = None,
             "log_file", "FILE",
             "The file to add the log to, which is opened again on SIGHUP",
-            of_command(), unset("standard error");
+            of_command(), when_unset("standard error");
         access_log: Option<PathBuf> = None,
             "access_log", "FILE",
             "The file to add a line to for each request of a visitor, or - for standard output",
-            usual(), of_command(), unset("no such log; with it, requests get an X-Request-Id");
+            listed_in_help(), of_command(), when_unset("no such log; with it, requests get an X-Request-Id");
     }
 
     /// The settings of the process.
@@ -69,11 +71,11 @@ settings! {
         grace: Duration = Duration::from_secs(30),
             "grace", "DURATION",
             "Maximum time to wait for requests in flight when stopping; a second signal stops at once",
-            of_command(), between(0, 3_600_000), live();
+            of_command(), with_bounds(0, 3_600_000), live();
         json: bool = false,
             "json", "BOOL",
             "Print the addresses as one JSON object",
-            usual(), of_command();
+            listed_in_help(), of_command();
         events: bool = false,
             "events", "BOOL",
             "Print one line of JSON for each request or connection of public traffic",
@@ -94,12 +96,12 @@ where
     }
 }
 
-/// Reads a configuration file of `ginnel serve`; what its values are worth is seen by [`load`].
+/// Reads a configuration file of `ginnel serve`; what its values are worth is seen by [`load_config`].
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
-    ConfigFile::read(path, SECTIONS)
+    ConfigFile::from_path(path, SECTIONS)
 }
 
 /// Puts a configuration together, and finds everything that is wrong with it before anything is
@@ -107,17 +109,19 @@ pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
 ///
 /// # Errors
 /// With every problem, each with the flag, the variable or the place in the file that it comes from.
-pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
-    let mut resolved = resolve(SECTIONS, sources)?;
-    let mut problems = secrets::fill(&mut resolved);
+pub fn load_config(
+    sources: &SettingSources<'_>,
+) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
+    let mut resolved = resolve_settings(SECTIONS, sources)?;
+    let mut problems = secrets::fill_secrets(&mut resolved);
     let ServeConfig { access_log, options, .. } = &mut resolved.config;
     options.gateway.request_ids = access_log.is_some();
     let wrong = certificate_problem(&options.certificate);
-    problems.extend(wrong.map(|(key, problem)| resolved.problem(key, &problem)));
+    problems.extend(wrong.map(|(key, problem)| resolved.describe_problem(key, &problem)));
     if problems.is_empty() && resolved.config.options.problems().is_empty() {
         return Ok(resolved);
     }
-    problems.extend(preflight(&resolved).into_iter().map(|(problem, _)| problem));
+    problems.extend(preflight_problems(&resolved).into_iter().map(|(problem, _)| problem));
     Err(problems)
 }
 
@@ -135,19 +139,19 @@ fn certificate_problem(settings: &CertificateSettings) -> Option<(&'static str, 
 }
 
 /// A problem of the options, with the place that says the setting.
-fn placed(resolved: &ResolvedSettings<ServeConfig>, error: &Error) -> String {
+fn locate_problem(resolved: &ResolvedSettings<ServeConfig>, error: &Error) -> String {
     let text = error.to_string();
-    let Some(key) = error.key() else { return text };
-    resolved.problem(key, text.strip_prefix(&format!("{key}: ")).unwrap_or(&text))
+    let Some(key) = error.setting_key() else { return text };
+    resolved.describe_problem(key, text.strip_prefix(&format!("{key}: ")).unwrap_or(&text))
 }
 
 /// Everything that keeps `ginnel serve` from starting with a configuration, as far as it can be known
 /// without listening, and without changing anything.
-pub fn preflight(resolved: &ResolvedSettings<ServeConfig>) -> Vec<(String, Error)> {
-    let options = resolved.config.options.preflight();
+pub fn preflight_problems(resolved: &ResolvedSettings<ServeConfig>) -> Vec<(String, Error)> {
+    let options = resolved.config.options.preflight_problems();
     let path = |error: &Error| match error {
-        Error::Store(_) => resolved.problem("path", &error.to_string()),
-        error => placed(resolved, error),
+        Error::Store(_) => resolved.describe_problem("path", &error.to_string()),
+        error => locate_problem(resolved, error),
     };
     options.into_iter().map(|error| (path(&error), error)).collect()
 }
@@ -182,13 +186,15 @@ mod tests {
             |it: &&Setting<ServeConfig>| it.field.kind != ValueKind::Path || it.key == "path";
         let settings = settings.filter(|setting| setting.field.kind != ValueKind::Secret);
         for setting in settings.filter(is_tested) {
-            let Some(variable) = setting.environment() else { continue };
+            let Some(variable) = setting.variable_name() else { continue };
             for login in LOGINS {
                 let environment = |name: &str| (name == variable).then(|| login.into());
                 let sources =
                     SettingSources { flags: &|_| None, environment: &environment, files: &[] };
-                let problems = match load(&sources) {
-                    Ok(loaded) => preflight(&loaded).into_iter().map(|(it, _)| it).collect(),
+                let problems = match load_config(&sources) {
+                    Ok(loaded) => {
+                        preflight_problems(&loaded).into_iter().map(|(it, _)| it).collect()
+                    }
                     Err(problems) => problems,
                 };
                 let is_shown = |problem: &String| problem.contains("swordfish");
@@ -208,7 +214,7 @@ mod tests {
         };
         let inputs: Vec<_> = settings.filter(is_input).collect();
         for setting in &inputs {
-            let variable = setting.environment().unwrap();
+            let variable = setting.variable_name().unwrap();
             for path in [&file, &PathBuf::from("/nowhere/at/all")] {
                 let environment = |name: &str| -> Option<OsString> {
                     match name {
@@ -227,8 +233,10 @@ mod tests {
                 };
                 let sources =
                     SettingSources { flags: &|_| None, environment: &environment, files: &[] };
-                let problems = match load(&sources) {
-                    Ok(loaded) => preflight(&loaded).into_iter().map(|(it, _)| it).collect(),
+                let problems = match load_config(&sources) {
+                    Ok(loaded) => {
+                        preflight_problems(&loaded).into_iter().map(|(it, _)| it).collect()
+                    }
                     Err(problems) => problems,
                 };
                 let is_secret = setting.key.ends_with("_file");

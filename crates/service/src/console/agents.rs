@@ -20,7 +20,7 @@ struct AgentFigure {
 }
 
 impl AgentRows {
-    pub fn of(state: &ServiceState) -> Self {
+    pub fn from_state(state: &ServiceState) -> Self {
         let mut agents = HashMap::<String, AgentFigure>::new();
         for session in state.registry.sessions() {
             let latency = session.latency.get().and_then(|latency| *latency.borrow());

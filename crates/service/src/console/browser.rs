@@ -22,7 +22,7 @@ pub(super) fn check_origin(head: &request::Parts, base: &Base) -> Result<(), Ref
     let site = head.headers.get(SITE_HEADER).map(HeaderValue::as_bytes);
     let is_own_site = site.is_none_or(|site| site == b"same-origin" || site == b"none");
     let origin = head.headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-    let is_own_origin = origin.is_none_or(|origin| is_own(origin, host(head), base));
+    let is_own_origin = origin.is_none_or(|origin| is_own(origin, request_host(head), base));
     if is_own_site && is_own_origin { Ok(()) } else { Err(Refusal::cross_site()) }
 }
 
@@ -41,7 +41,7 @@ fn origin_of(address: &str) -> Option<&str> {
 }
 
 /// The host that a request names.
-fn host(head: &request::Parts) -> &str {
+fn request_host(head: &request::Parts) -> &str {
     let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
     head.uri.authority().map(|authority| authority.as_str()).or(named).unwrap_or_default()
 }
@@ -65,7 +65,7 @@ pub(super) fn sessions_of(head: &request::Parts) -> impl Iterator<Item = Session
 
 /// Services at several ports of a host have cookies of their own.
 fn cookie_name(head: &request::Parts) -> String {
-    let port = host(head).rsplit_once(':').map(|(_, port)| port);
+    let port = request_host(head).rsplit_once(':').map(|(_, port)| port);
     match port.filter(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
         Some(port) => format!("ginnel_console_{port}"),
         None => "ginnel_console".to_owned(),
@@ -74,15 +74,15 @@ fn cookie_name(head: &request::Parts) -> String {
 
 /// The cookie of a new session.
 pub(super) fn new_cookie(head: &request::Parts, base: &Base, secret: &str) -> String {
-    format!("{}={secret}; {}", cookie_name(head), attributes(head, base))
+    format!("{}={secret}; {}", cookie_name(head), cookie_attributes(head, base))
 }
 
 /// The cookie that removes the one of a session.
 pub(super) fn removed_cookie(head: &request::Parts, base: &Base) -> String {
-    format!("{}=; Max-Age=0; {}", cookie_name(head), attributes(head, base))
+    format!("{}=; Max-Age=0; {}", cookie_name(head), cookie_attributes(head, base))
 }
 
-fn attributes(head: &request::Parts, base: &Base) -> String {
+fn cookie_attributes(head: &request::Parts, base: &Base) -> String {
     let origin = head.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     let is_tls = origin.unwrap_or(base.as_str()).starts_with("https://");
     let path = origin_of(base.as_str()).and_then(|own| base.as_str().get(own.len()..));

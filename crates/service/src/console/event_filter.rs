@@ -8,20 +8,20 @@ use ginnel_policy::Cidr;
 
 use crate::{Refusal, code};
 
-const fn field(name: &'static str, doc: &'static str) -> Field {
+const fn text_field(name: &'static str, doc: &'static str) -> Field {
     let kind = Kind::Text { max: Some(256) };
     Field { name, doc, kind, required: false, is_public: false }
 }
 
 /// The filter as parameters of a query.
 pub(super) const PARAMETERS: &[Field] = &[
-    field("host", " A part of the host name.\n"),
-    field("path", " A part of the path.\n"),
-    field("edge", " The identifier of the edge, the route or the backend.\n"),
-    field("status", " A status such as 404, or a class such as 5xx.\n"),
-    field("rule", " A part of the name of the rule that decided.\n"),
-    field("module", " The module or the action that decided.\n"),
-    field("source", " An address, or a network in CIDR notation, of visitors.\n"),
+    text_field("host", " A part of the host name.\n"),
+    text_field("path", " A part of the path.\n"),
+    text_field("edge", " The identifier of the edge, the route or the backend.\n"),
+    text_field("status", " A status such as 404, or a class such as 5xx.\n"),
+    text_field("rule", " A part of the name of the rule that decided.\n"),
+    text_field("module", " The module or the action that decided.\n"),
+    text_field("source", " An address, or a network in CIDR notation, of visitors.\n"),
 ];
 
 /// Everything that is named must hold.
@@ -38,15 +38,15 @@ pub(super) struct TrafficFilter {
 
 impl TrafficFilter {
     /// Reads the parameters of a query.
-    pub fn read(arguments: &Map<String, Value>) -> Result<Self, Refusal> {
+    pub fn from_arguments(arguments: &Map<String, Value>) -> Result<Self, Refusal> {
         let text = |name: &str| {
             let text = arguments.get(name).and_then(Value::as_str).unwrap_or_default();
             text.trim().to_ascii_lowercase()
         };
         let source = text("source");
-        let source = (!source.is_empty()).then(|| network(&source)).transpose()?;
+        let source = (!source.is_empty()).then(|| parse_network(&source)).transpose()?;
         let status = text("status");
-        let status = (!status.is_empty()).then(|| statuses(&status)).transpose()?;
+        let status = (!status.is_empty()).then(|| parse_statuses(&status)).transpose()?;
         Ok(Self {
             host: text("host"),
             path: text("path"),
@@ -59,14 +59,16 @@ impl TrafficFilter {
     }
 
     /// Whether an event is one of those.
-    pub fn holds(&self, event: &Event) -> bool {
+    pub fn matches_event(&self, event: &Event) -> bool {
         let ids = [&event.edge_id, &event.route_id, &event.backend_id];
         let deciders = [event.module.as_deref(), event.action.as_deref()];
-        has(event.host.as_deref(), &self.host)
-            && has(event.path.as_deref(), &self.path)
-            && has(event.rule.as_deref(), &self.rule)
-            && (self.edge.is_empty() || ids.into_iter().any(|id| is(id.as_deref(), &self.edge)))
-            && (self.module.is_empty() || deciders.into_iter().any(|it| is(it, &self.module)))
+        contains_text(event.host.as_deref(), &self.host)
+            && contains_text(event.path.as_deref(), &self.path)
+            && contains_text(event.rule.as_deref(), &self.rule)
+            && (self.edge.is_empty()
+                || ids.into_iter().any(|id| equals_text(id.as_deref(), &self.edge)))
+            && (self.module.is_empty()
+                || deciders.into_iter().any(|it| equals_text(it, &self.module)))
             && self.status.is_none_or(|(low, high)| {
                 event.status.is_some_and(|status| (low..=high).contains(&status))
             })
@@ -75,28 +77,28 @@ impl TrafficFilter {
 }
 
 /// Whether a part of a text is the part that is looked for, which is in lower case.
-fn has(text: Option<&str>, part: &str) -> bool {
+fn contains_text(text: Option<&str>, part: &str) -> bool {
     part.is_empty() || text.is_some_and(|text| text.to_ascii_lowercase().contains(part))
 }
 
-fn is(text: Option<&str>, whole: &str) -> bool {
+fn equals_text(text: Option<&str>, whole: &str) -> bool {
     text.is_some_and(|text| text.eq_ignore_ascii_case(whole))
 }
 
-fn network(text: &str) -> Result<Cidr, Refusal> {
+fn parse_network(text: &str) -> Result<Cidr, Refusal> {
     let network = text.parse::<Cidr>();
-    network.map_err(|_| invalid(format!("source: {text:?} is neither an address nor a CIDR")))
+    network.map_err(|_| invalid_value(format!("source: {text:?} is neither an address nor a CIDR")))
 }
 
-fn statuses(text: &str) -> Result<(u16, u16), Refusal> {
+fn parse_statuses(text: &str) -> Result<(u16, u16), Refusal> {
     let class = text.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
     let exact = || text.parse::<u16>().ok().map(|status| (status, status));
     let range = class.map(|class| (class * 100, class * 100 + 99)).or_else(exact);
     let valid = range.filter(|(low, _)| (100..1000).contains(low));
-    valid.ok_or_else(|| invalid(format!("status: {text:?} is neither like 404 nor like 5xx")))
+    valid.ok_or_else(|| invalid_value(format!("status: {text:?} is neither like 404 nor like 5xx")))
 }
 
-fn invalid(message: String) -> Refusal {
+fn invalid_value(message: String) -> Refusal {
     Refusal::new(code::INVALID_VALUE, message)
 }
 
@@ -119,7 +121,7 @@ mod tests {
 
     fn holds(name: &str, text: &str) -> Result<bool, Refusal> {
         let arguments = Map::from_iter([(name.to_owned(), text.into())]);
-        TrafficFilter::read(&arguments).map(|filter| filter.holds(&event()))
+        TrafficFilter::from_arguments(&arguments).map(|filter| filter.matches_event(&event()))
     }
 
     #[test]

@@ -30,26 +30,26 @@ const ASSETS: &[Asset] = &[
 ];
 
 /// The page or the file at a path below `/console`.
-pub(super) fn find(head: &request::Parts, path: &str) -> Option<Response> {
+pub(super) fn find_file(head: &request::Parts, path: &str) -> Option<Response> {
     if !matches!(head.method, Method::GET | Method::HEAD) {
         return None;
     }
     match path {
-        "" => Some(redirect()),
-        "/" => Some(page()),
-        _ => web::find(ASSETS, path.strip_prefix("/assets/")?, &head.headers),
+        "" => Some(redirect_response()),
+        "/" => Some(page_response()),
+        _ => web::serve_asset(ASSETS, path.strip_prefix("/assets/")?, &head.headers),
     }
 }
 
 /// Leads to the path that the cookie of a session counts for.
-fn redirect() -> Response {
+fn redirect_response() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("console/"));
     response
 }
 
-fn page() -> Response {
+fn page_response() -> Response {
     let mut response = Response::new(Body::from(PAGE));
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, html);

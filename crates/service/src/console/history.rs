@@ -81,8 +81,8 @@ impl TrafficHistory {
             })),
         };
         let history = Arc::new(Self { source, ring: Mutex::default() });
-        history.sample(SystemTime::now());
-        tokio::spawn(sample_for_ever(Arc::downgrade(&history)));
+        history.take_sample(SystemTime::now());
+        tokio::spawn(sample_periodically(Arc::downgrade(&history)));
         history
     }
 
@@ -93,21 +93,21 @@ impl TrafficHistory {
 
     /// The samples, the oldest first.
     pub fn samples(&self) -> Vec<TrafficSample> {
-        self.ring().samples.iter().copied().collect()
+        self.lock_ring().samples.iter().copied().collect()
     }
 
     /// Counts events from now on, unless that is done already or not needed.
-    pub fn watch(self: &Arc<Self>, gateway: &Gateway) {
+    pub fn start_counting(self: &Arc<Self>, gateway: &Gateway) {
         let TrafficSource::Watched(watched) = &self.source else { return };
         let mut is_running = watched.is_running.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *is_running, true) {
-            self.sample(SystemTime::now());
-            tokio::spawn(count_events(Arc::downgrade(self), gateway.own_events()));
+            self.take_sample(SystemTime::now());
+            tokio::spawn(count_events(Arc::downgrade(self), gateway.subscribe_local_events()));
         }
     }
 
     /// Ends the interval.
-    fn sample(&self, now: SystemTime) {
+    fn take_sample(&self, now: SystemTime) {
         let totals = match &self.source {
             TrafficSource::Counted(metrics) => Some(metrics.totals()),
             TrafficSource::Watched(watched) => {
@@ -116,17 +116,17 @@ impl TrafficHistory {
             }
         };
         let time = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.ring().advance(time, totals);
+        self.lock_ring().add_totals(time, totals);
     }
 
     /// Counts an event; false when nobody wants to know any more.
-    fn count(&self, delivery: &EventDelivery) -> bool {
+    fn count_event(&self, delivery: &EventDelivery) -> bool {
         let TrafficSource::Watched(watched) = &self.source else { return false };
         if let EventDelivery::Event(event) = delivery
             && event.method.is_some()
         {
             let took = Duration::try_from_secs_f64(event.duration_ms / 1000.0).unwrap_or_default();
-            watched.metrics.unrouted().responded(event.status.unwrap_or_default(), took);
+            watched.metrics.unrouted().count_response(event.status.unwrap_or_default(), took);
         }
         true
     }
@@ -139,18 +139,18 @@ impl TrafficHistory {
         *is_running
     }
 
-    fn ring(&self) -> MutexGuard<'_, SampleRing> {
+    fn lock_ring(&self) -> MutexGuard<'_, SampleRing> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn sample_for_ever(history: Weak<TrafficHistory>) {
+async fn sample_periodically(history: Weak<TrafficHistory>) {
     let mut interval = tokio::time::interval(SAMPLE_INTERVAL);
     interval.tick().await;
     loop {
         interval.tick().await;
         let Some(history) = history.upgrade() else { return };
-        history.sample(SystemTime::now());
+        history.take_sample(SystemTime::now());
     }
 }
 
@@ -159,7 +159,7 @@ async fn count_events(history: Weak<TrafficHistory>, mut events: ginnel_gateway:
     loop {
         let wanted = tokio::select! {
             delivery = events.next() => match (delivery, history.upgrade()) {
-                (Some(delivery), Some(history)) => history.count(&delivery),
+                (Some(delivery), Some(history)) => history.count_event(&delivery),
                 _ => return,
             },
             _ = interval.tick() => history.upgrade().is_some_and(|history| history.is_wanted()),
@@ -172,10 +172,10 @@ async fn count_events(history: Weak<TrafficHistory>, mut events: ginnel_gateway:
 
 impl SampleRing {
     /// Adds what has happened since the last totals; nothing where there are none.
-    fn advance(&mut self, time: u64, totals: Option<TrafficTotals>) {
+    fn add_totals(&mut self, time: u64, totals: Option<TrafficTotals>) {
         let before = std::mem::replace(&mut self.last, totals);
         let Some((now, before)) = self.last.as_ref().zip(before) else { return };
-        let sample = difference(time, now, &before);
+        let sample = sample_between(time, now, &before);
         if self.samples.len() == MAX_SAMPLES {
             ignore(self.samples.pop_front(), "the oldest makes room");
         }
@@ -184,13 +184,13 @@ impl SampleRing {
 }
 
 /// What happened between two totals.
-fn difference(time: u64, now: &TrafficTotals, before: &TrafficTotals) -> TrafficSample {
+fn sample_between(time: u64, now: &TrafficTotals, before: &TrafficTotals) -> TrafficSample {
     let buckets = now.durations.iter().enumerate().map(|(place, (bound, count))| {
         let before = before.durations.get(place).map_or(0, |(_, count)| *count);
         (*bound, count.saturating_sub(before))
     });
     let buckets: Vec<_> = buckets.collect();
-    let quantile = |part| quantile(&buckets, part).map(|seconds| seconds * 1000.0);
+    let quantile = |part| estimate_quantile(&buckets, part).map(|seconds| seconds * 1000.0);
     TrafficSample {
         time,
         requests: now.requests.saturating_sub(before.requests),
@@ -206,7 +206,7 @@ fn difference(time: u64, now: &TrafficTotals, before: &TrafficTotals) -> Traffic
 
 /// The value below which so large a part is, as if values were spread evenly in a bucket. Beyond the last
 /// bound it is that bound.
-fn quantile(buckets: &[(f64, u64)], part: f64) -> Option<f64> {
+fn estimate_quantile(buckets: &[(f64, u64)], part: f64) -> Option<f64> {
     let total = buckets.iter().map(|(_, count)| count).sum::<u64>();
     let rank = part * total as f64;
     let (mut below, mut low) = (0.0, 0.0);
@@ -236,9 +236,9 @@ mod tests {
     fn a_sample_is_what_has_happened_since_the_last_one() {
         let mut ring = SampleRing::default();
 
-        ring.advance(10, Some(totals(100, [100, 0, 0])));
-        ring.advance(20, Some(totals(110, [105, 5, 0])));
-        ring.advance(30, Some(totals(110, [105, 5, 0])));
+        ring.add_totals(10, Some(totals(100, [100, 0, 0])));
+        ring.add_totals(20, Some(totals(110, [105, 5, 0])));
+        ring.add_totals(30, Some(totals(110, [105, 5, 0])));
 
         let shown: Vec<_> =
             ring.samples.iter().map(|it| (it.time, it.requests, it.p50_ms, it.p99_ms)).collect();
@@ -253,7 +253,7 @@ mod tests {
         let mut ring = SampleRing::default();
 
         for (time, requests) in [(10, Some(1)), (20, None), (30, Some(5)), (40, Some(7))] {
-            ring.advance(time, requests.map(|requests| totals(requests, [requests, 0, 0])));
+            ring.add_totals(time, requests.map(|requests| totals(requests, [requests, 0, 0])));
         }
 
         let shown: Vec<_> = ring.samples.iter().map(|it| (it.time, it.requests)).collect();
@@ -264,7 +264,7 @@ mod tests {
     fn an_hour_is_kept() {
         let mut ring = SampleRing::default();
 
-        (0..=500).for_each(|time| ring.advance(time, Some(totals(time, [0, 0, 0]))));
+        (0..=500).for_each(|time| ring.add_totals(time, Some(totals(time, [0, 0, 0]))));
 
         assert_eq!(ring.samples.len(), MAX_SAMPLES);
         assert_eq!(ring.samples.front().map(|sample| sample.time), Some(141));
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn what_is_slower_than_the_last_bound_is_shown_as_that() {
-        assert_eq!(quantile(&[(0.5, 0), (1.0, 1), (f64::INFINITY, 9)], 0.99), Some(1.0));
-        assert_eq!(quantile(&[(0.5, 4), (1.0, 0)], 0.5), Some(0.25));
-        assert_eq!(quantile(&[(0.5, 0)], 0.5), None);
+        assert_eq!(estimate_quantile(&[(0.5, 0), (1.0, 1), (f64::INFINITY, 9)], 0.99), Some(1.0));
+        assert_eq!(estimate_quantile(&[(0.5, 4), (1.0, 0)], 0.5), Some(0.25));
+        assert_eq!(estimate_quantile(&[(0.5, 0)], 0.5), None);
     }
 }

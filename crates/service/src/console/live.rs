@@ -55,7 +55,7 @@ impl EventWatch {
     /// Whether the session is not over, its key is still one of an admin, and the page is where it may be.
     async fn is_allowed(&self) -> bool {
         let admitted = pipeline::check_ingress(&self.shared, Ingress::Dashboard, self.address);
-        if admitted.is_err() || !self.sessions.has(&self.session, Instant::now()) {
+        if admitted.is_err() || !self.sessions.has_session(&self.session, Instant::now()) {
             return false;
         }
         let mut headers = HeaderMap::new();
@@ -65,14 +65,14 @@ impl EventWatch {
     }
 
     /// Sends updates until the page, the session or the service ends.
-    async fn run(self, mut events: EventSubscriber, page: mpsc::Sender<Bytes>) {
+    async fn send_updates(self, mut events: EventSubscriber, page: mpsc::Sender<Bytes>) {
         let mut shutdown = self.shutdown.clone();
         let mut update = EventUpdate::default();
         let (mut flush, mut check) = (interval(UPDATE_INTERVAL), interval(CHECK_INTERVAL));
         loop {
             tokio::select! {
                 delivery = events.next() => match delivery {
-                    Some(delivery) => update.add(delivery, &self.filter),
+                    Some(delivery) => update.add_delivery(delivery, &self.filter),
                     None => return,
                 },
                 _ = flush.tick() => update.send_to(&page),
@@ -91,10 +91,10 @@ impl EventWatch {
 }
 
 impl EventUpdate {
-    fn add(&mut self, delivery: EventDelivery, filter: &TrafficFilter) {
+    fn add_delivery(&mut self, delivery: EventDelivery, filter: &TrafficFilter) {
         match delivery {
             EventDelivery::Missed(missed) => self.missed += missed,
-            EventDelivery::Event(event) if !filter.holds(&event) => {}
+            EventDelivery::Event(event) if !filter.matches_event(&event) => {}
             EventDelivery::Event(event) if self.events.len() < MAX_UPDATE_EVENTS => {
                 self.events.push(event.masked());
             }
@@ -118,9 +118,9 @@ impl EventUpdate {
 /// The body of a response that sends what happens from now on; `permit` is for one of so many streams.
 pub(super) fn start(watch: EventWatch, permit: OwnedSemaphorePermit) -> ChannelBody {
     let (page, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
-    let events = watch.shared.gateway.events();
+    let events = watch.shared.gateway.subscribe_events();
     tokio::spawn(async move {
-        watch.run(events, page).await;
+        watch.send_updates(events, page).await;
         drop(permit);
     });
     ChannelBody(updates)

@@ -55,7 +55,7 @@ use sessions::{ConsoleSessions, SessionDigest};
 const MAX_EVENT_STREAMS: usize = 64;
 
 /// An operation that only the console has. What it only looks at is no event of the audit trail.
-const fn operation(
+const fn console_operation(
     name: &'static str,
     method: Verb,
     path: &'static str,
@@ -74,17 +74,18 @@ const fn operation(
     }
 }
 
-const LOGIN: Info = operation("login", Verb::POST, "/console/session", &[]);
-const LOGOUT: Info = operation("logout", Verb::DELETE, "/console/session", &[]);
-const SESSION: Info = operation("session", Verb::GET, "/console/session", &[]);
-const OVERVIEW: Info = operation("overview", Verb::GET, "/console/data/overview", &[]);
+const LOGIN: Info = console_operation("login", Verb::POST, "/console/session", &[]);
+const LOGOUT: Info = console_operation("logout", Verb::DELETE, "/console/session", &[]);
+const SESSION: Info = console_operation("session", Verb::GET, "/console/session", &[]);
+const OVERVIEW: Info = console_operation("overview", Verb::GET, "/console/data/overview", &[]);
 const EVENTS: Info =
-    operation("events", Verb::GET, "/console/data/events", event_filter::PARAMETERS);
-const AGENTS: Info = operation("agents", Verb::GET, "/console/data/agents", &[]);
-const EVENT_TYPES: Info = operation("event_types", Verb::GET, "/console/data/event_types", &[]);
+    console_operation("events", Verb::GET, "/console/data/events", event_filter::PARAMETERS);
+const AGENTS: Info = console_operation("agents", Verb::GET, "/console/data/agents", &[]);
+const EVENT_TYPES: Info =
+    console_operation("event_types", Verb::GET, "/console/data/event_types", &[]);
 const DELIVERIES: Info =
-    operation("deliveries", Verb::GET, "/console/data/deliveries", deliveries::PARAMETERS);
-const POLICY: Info = operation("policy", Verb::GET, "/console/data/policy", &[]);
+    console_operation("deliveries", Verb::GET, "/console/data/deliveries", deliveries::PARAMETERS);
+const POLICY: Info = console_operation("policy", Verb::GET, "/console/data/policy", &[]);
 
 /// The console of a service.
 pub(super) struct ServiceConsole {
@@ -143,13 +144,13 @@ impl ServiceConsole {
         let address = pipeline::caller_address(&self.shared, &head);
         let admitted = pipeline::check_ingress(&self.shared, Ingress::Dashboard, address);
         if admitted.is_ok()
-            && let Some(response) = files::find(&head, &path)
+            && let Some(response) = files::find_file(&head, &path)
         {
-            return ConsoleResponse::Done(web::protect(response).await);
+            return ConsoleResponse::Done(web::add_security_headers(response).await);
         }
         let headers = head.headers.clone();
         let result = match admitted.and_then(|()| browser::check_origin(&head, &self.shared.base)) {
-            Ok(()) => self.lead(head, &path, body).await,
+            Ok(()) => self.route_request(head, &path, body).await,
             Err(refusal) => Err(refusal),
         };
         let result = match result {
@@ -159,12 +160,12 @@ impl ServiceConsole {
         };
         let mut headers = headers;
         headers.remove(ORIGIN);
-        let response = pipeline::finish(&self.shared, &headers, body, result).await;
-        ConsoleResponse::Done(web::protect(response).await)
+        let response = pipeline::finish_response(&self.shared, &headers, body, result).await;
+        ConsoleResponse::Done(web::add_security_headers(response).await)
     }
 
     /// Leads a request of the page to what answers it.
-    async fn lead(
+    async fn route_request(
         &self,
         mut head: request::Parts,
         path: &str,
@@ -174,11 +175,12 @@ impl ServiceConsole {
             return self.log_in(head, body).await.map(ConsoleResponse::Done);
         }
         let now = Instant::now();
-        let digest = browser::sessions_of(&head).find(|digest| self.sessions.has(digest, now));
+        let digest =
+            browser::sessions_of(&head).find(|digest| self.sessions.has_session(digest, now));
         let digest = digest.ok_or_else(Refusal::not_logged_in)?;
         let authorization = match browser::is_in_background(&head) || path == "/data/overview" {
-            true => self.sessions.key(&digest, now),
-            false => self.sessions.use_now(&digest, now),
+            true => self.sessions.peek_authorization(&digest, now),
+            false => self.sessions.use_authorization(&digest, now),
         };
         let authorization = authorization.ok_or_else(Refusal::not_logged_in)?;
         let removed = browser::removed_cookie(&head, &self.shared.base);
@@ -193,14 +195,14 @@ impl ServiceConsole {
         let address = pipeline::caller_address(&self.shared, &head);
         let request = SessionRequest { head, digest, authorization, address };
         let response = match (path, &request.head.method) {
-            ("/session", &Method::GET) => self.session(&request, body).await,
+            ("/session", &Method::GET) => self.show_session(&request, body).await,
             ("/session", &Method::DELETE) => self.log_out(&request, body, &removed).await,
-            ("/data/overview", &Method::GET) => self.overview(&request, body).await,
-            ("/data/agents", &Method::GET) => self.agents(&request, body).await,
-            ("/data/events", &Method::GET) => self.events(&request, body).await,
+            ("/data/overview", &Method::GET) => self.show_overview(&request, body).await,
+            ("/data/agents", &Method::GET) => self.list_agents(&request, body).await,
+            ("/data/events", &Method::GET) => self.stream_events(&request, body).await,
             ("/data/event_types", &Method::GET) => self.event_types(&request, body).await,
-            ("/data/deliveries", &Method::GET) => self.deliveries(&request, body).await,
-            ("/data/policy", &Method::POST) => self.policy(&request, body).await,
+            ("/data/deliveries", &Method::GET) => self.show_deliveries(&request, body).await,
+            ("/data/policy", &Method::POST) => self.check_policy(&request, body).await,
             _ => Err(Refusal::no_such_path(request.head.uri.path())),
         };
         response.map(ConsoleResponse::Done)
@@ -211,36 +213,37 @@ impl ServiceConsole {
         let key = head.headers.get(AUTHORIZATION).cloned();
         let begin = |Context { caller, .. }, _| async move {
             let key = key.ok_or_else(Refusal::not_logged_in)?;
-            let secrets = self.sessions.begin(&caller, key, Instant::now())?;
+            let secrets = self.sessions.start_session(&caller, key, Instant::now())?;
             Ok((secrets, caller))
         };
-        let (secrets, caller) = pipeline::checked(&self.shared, &LOGIN, &head, body, begin).await?;
-        self.history.watch(&self.shared.gateway);
-        let mut response = json(&json!({
+        let (secrets, caller) =
+            pipeline::check_and_serve(&self.shared, &LOGIN, &head, body, begin).await?;
+        self.history.start_counting(&self.shared.gateway);
+        let mut response = to_json_response(&json!({
             "token": secrets.token,
             "key_id": caller.key_id,
             "owner_id": caller.owner_id,
             "admin": caller.admin,
         }));
         let cookie = browser::new_cookie(&head, &self.shared.base, &secrets.cookie);
-        set(&mut response, SET_COOKIE, &cookie);
+        set_header(&mut response, SET_COOKIE, &cookie);
         Ok(response)
     }
 
     /// Says who is logged in.
-    async fn session(
+    async fn show_session(
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
     ) -> Result<Response, Refusal> {
         let serve = |Context { caller, .. }, _| async move {
-            Ok(json(&json!({
+            Ok(to_json_response(&json!({
                 "key_id": caller.key_id,
                 "owner_id": caller.owner_id,
                 "admin": caller.admin,
             })))
         };
-        pipeline::checked(&self.shared, &SESSION, &request.head, body, serve).await
+        pipeline::check_and_serve(&self.shared, &SESSION, &request.head, body, serve).await
     }
 
     async fn log_out(
@@ -249,38 +252,44 @@ impl ServiceConsole {
         body: &mut Incoming,
         removed: &str,
     ) -> Result<Response, Refusal> {
-        self.sessions.end(&request.digest);
+        self.sessions.end_session(&request.digest);
         let serve = |_, _: Map<String, Value>| async move {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
-            set(&mut response, SET_COOKIE, removed);
+            set_header(&mut response, SET_COOKIE, removed);
             Ok(response)
         };
-        pipeline::checked(&self.shared, &LOGOUT, &request.head, body, serve).await
+        pipeline::check_and_serve(&self.shared, &LOGOUT, &request.head, body, serve).await
     }
 
-    async fn overview(
+    async fn show_overview(
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
     ) -> Result<Response, Refusal> {
         let serve = |service: Context, _| async move {
-            Ok(json(&Overview::of(&service.shared, &self.monitor, &self.history)))
+            Ok(to_json_response(&Overview::from_state(
+                &service.shared,
+                &self.monitor,
+                &self.history,
+            )))
         };
-        pipeline::checked(&self.shared, &OVERVIEW, &request.head, body, serve).await
+        pipeline::check_and_serve(&self.shared, &OVERVIEW, &request.head, body, serve).await
     }
 
-    async fn agents(
+    async fn list_agents(
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
     ) -> Result<Response, Refusal> {
-        let serve = |service: Context, _| async move { Ok(json(&AgentRows::of(&service.shared))) };
-        pipeline::checked(&self.shared, &AGENTS, &request.head, body, serve).await
+        let serve = |service: Context, _| async move {
+            Ok(to_json_response(&AgentRows::from_state(&service.shared)))
+        };
+        pipeline::check_and_serve(&self.shared, &AGENTS, &request.head, body, serve).await
     }
 
     /// What visitors do is for admins, as the audit trail is.
-    async fn events(
+    async fn stream_events(
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
@@ -289,7 +298,7 @@ impl ServiceConsole {
             if !service.caller.admin {
                 return Err(Refusal::only_for_admins("only an admin may watch traffic"));
             }
-            let filter = TrafficFilter::read(&arguments)?;
+            let filter = TrafficFilter::from_arguments(&arguments)?;
             let permit = self.streams.clone().try_acquire_owned();
             let permit = permit.map_err(|_| Refusal::console_is_full())?;
             let watch = EventWatch {
@@ -303,10 +312,10 @@ impl ServiceConsole {
             };
             let stream = live::start(watch, permit);
             let mut response = Response::new(Body::new(stream));
-            set(&mut response, CONTENT_TYPE, "text/event-stream");
+            set_header(&mut response, CONTENT_TYPE, "text/event-stream");
             Ok(response)
         };
-        pipeline::checked(&self.shared, &EVENTS, &request.head, body, serve).await
+        pipeline::check_and_serve(&self.shared, &EVENTS, &request.head, body, serve).await
     }
 
     /// The types of events that a subscription may name, for forms to offer.
@@ -317,33 +326,37 @@ impl ServiceConsole {
     ) -> Result<Response, Refusal> {
         let serve = |service: Context, _| async move {
             let names: Vec<_> = service.shared.events.types().names().collect();
-            Ok(json(&json!({ "types": names })))
+            Ok(to_json_response(&json!({ "types": names })))
         };
-        pipeline::checked(&self.shared, &EVENT_TYPES, &request.head, body, serve).await
+        pipeline::check_and_serve(&self.shared, &EVENT_TYPES, &request.head, body, serve).await
     }
 
     /// What waits for a destination of events.
-    async fn deliveries(
+    async fn show_deliveries(
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
     ) -> Result<Response, Refusal> {
         let serve = |service: Context, arguments: Map<String, Value>| async move {
-            WaitingDeliveries::read(&service, &arguments).await.map(|waiting| json(&waiting))
+            WaitingDeliveries::read_waiting(&service, &arguments)
+                .await
+                .map(|waiting| to_json_response(&waiting))
         };
-        pipeline::checked(&self.shared, &DELIVERIES, &request.head, body, serve).await
+        pipeline::check_and_serve(&self.shared, &DELIVERIES, &request.head, body, serve).await
     }
 
-    async fn policy(
+    async fn check_policy(
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
     ) -> Result<Response, Refusal> {
         let limits = self.shared.live.load().limits;
-        let draft = PolicyDraft::read(&body::json(&request.head.headers, body, &limits).await?)?;
-        let serve =
-            |service, _| async move { draft.check(service).await.map(|checked| json(&checked)) };
-        pipeline::checked(&self.shared, &POLICY, &request.head, body, serve).await
+        let draft =
+            PolicyDraft::from_body(&body::read_json(&request.head.headers, body, &limits).await?)?;
+        let serve = |service, _| async move {
+            draft.check_and_simulate(service).await.map(|checked| to_json_response(&checked))
+        };
+        pipeline::check_and_serve(&self.shared, &POLICY, &request.head, body, serve).await
     }
 }
 
@@ -359,12 +372,12 @@ fn to_operation(mut head: request::Parts, path: &str) -> Result<request::Parts, 
     Ok(head)
 }
 
-fn json(value: &impl Serialize) -> Response {
+fn to_json_response(value: &impl Serialize) -> Response {
     // The types of the console always make JSON.
     json_response(200, serde_json::to_vec(value).unwrap_or_default())
 }
 
-fn set(response: &mut Response, name: HeaderName, value: &str) {
+fn set_header(response: &mut Response, name: HeaderName, value: &str) {
     // Cookies of the console and its media types are ASCII.
     response.headers_mut().extend(HeaderValue::from_str(value).map(|value| (name, value)));
 }

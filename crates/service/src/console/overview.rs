@@ -42,27 +42,31 @@ struct NodeProblem {
 }
 
 impl Overview {
-    pub fn of(state: &ServiceState, monitor: &ServiceMonitor, history: &TrafficHistory) -> Self {
+    pub fn from_state(
+        state: &ServiceState,
+        monitor: &ServiceMonitor,
+        history: &TrafficHistory,
+    ) -> Self {
         let cluster = state.cluster.as_ref();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            node: cluster.map(|cluster| cluster.node().record.name),
+            node: cluster.map(|cluster| cluster.own_node().record.name),
             agents: state.registry.sessions().len(),
             tunnels: state.registry.tunnels().len(),
             remote_tunnels: cluster.map_or(0, |cluster| cluster.directory.tunnel_count()),
             counts_always: history.is_whole(),
             interval: super::history::SAMPLE_INTERVAL.as_secs(),
             samples: history.samples(),
-            problems: problems(state, monitor),
+            problems: collect_problems(state, monitor),
         }
     }
 }
 
-fn problems(state: &ServiceState, monitor: &ServiceMonitor) -> Vec<NodeProblem> {
+fn collect_problems(state: &ServiceState, monitor: &ServiceMonitor) -> Vec<NodeProblem> {
     let problem = |is_severe| move |text| NodeProblem { is_severe, text, edge_id: None };
     let obstacles: BTreeSet<_> = [ReadyFor::Writes, ReadyFor::Backups]
         .into_iter()
-        .flat_map(|purpose| monitor.obstacles(purpose))
+        .flat_map(|purpose| monitor.unready_reasons(purpose))
         .collect();
     let warnings = monitor.warnings().into_iter().filter(|text| !obstacles.contains(text));
     let warnings: Vec<_> = warnings.map(problem(false)).collect();

@@ -51,29 +51,30 @@ struct PlacedProblem {
 
 impl PolicyDraft {
     /// Reads the body of a request.
-    pub fn read(body: &[u8]) -> Result<Self, Refusal> {
+    pub fn from_body(body: &[u8]) -> Result<Self, Refusal> {
         let invalid =
             |error: serde_json::Error| Refusal::new(code::INVALID_VALUE, error.to_string());
         serde_json::from_slice(body).map_err(invalid)
     }
 
     /// Checks it, and tries it.
-    pub async fn check(mut self, service: Context) -> Result<CheckedDraft, Refusal> {
+    pub async fn check_and_simulate(mut self, service: Context) -> Result<CheckedDraft, Refusal> {
         let protocol = self.protocol.parse::<Protocol>().map_err(|()| {
             let message =
                 format!("protocol: {:?} is not one of http, https, tcp, tls", self.protocol);
             Refusal::new(code::INVALID_VALUE, message)
         })?;
-        let document = policy::read(&self.document).ok();
+        let document = policy::read_document(&self.document).ok();
         if let (Some(traffic), Some(document)) = (&mut self.traffic, &document) {
             traffic.ip_policies = rules_of(&service, document).await?;
         }
         // Large documents take a while.
-        let checked = tokio::task::spawn_blocking(move || self.run(protocol, document)).await;
+        let checked =
+            tokio::task::spawn_blocking(move || self.run_checks(protocol, document)).await;
         checked.map_err(|_| Refusal::new(code::UNEXPECTED, "the policy could not be checked"))
     }
 
-    fn run(self, protocol: Protocol, document: Option<Value>) -> CheckedDraft {
+    fn run_checks(self, protocol: Protocol, document: Option<Value>) -> CheckedDraft {
         let mut checked = CheckedDraft {
             problems: Vec::new(),
             document: None,
@@ -83,12 +84,12 @@ impl PolicyDraft {
         match Trial::parse(&self.document, protocol, Some(true), None) {
             Ok(mut trial) => {
                 checked.document = document.map(policy::as_edge_module);
-                match self.traffic.map(|traffic| trial.run(&traffic)).transpose() {
+                match self.traffic.map(|traffic| trial.simulate_traffic(&traffic)).transpose() {
                     Ok(report) => checked.report = report,
                     Err(problem) => checked.traffic_problem = Some(problem.to_string()),
                 }
             }
-            Err(problems) => checked.problems = placed(&self.document, problems),
+            Err(problems) => checked.problems = locate_problems(&self.document, problems),
         }
         checked
     }
@@ -104,15 +105,16 @@ async fn rules_of(
     let read = service.read(move |view| {
         let mut rules = Vec::new();
         for id in ids {
-            let stored: Vec<IpPolicyRule> = view.find_all(&view.referrers(&id, POLICY_OF_RULE)?)?;
-            rules.push((id, ranges(stored)));
+            let stored: Vec<IpPolicyRule> =
+                view.find_documents(&view.referrers(&id, POLICY_OF_RULE)?)?;
+            rules.push((id, to_ranges(stored)));
         }
         Ok(rules)
     });
     Ok(read.await?.into_iter().collect())
 }
 
-fn ranges(rules: Vec<IpPolicyRule>) -> Ranges {
+fn to_ranges(rules: Vec<IpPolicyRule>) -> Ranges {
     let mut ranges = Ranges::default();
     for rule in rules {
         let list = match rule.action.as_deref() {
@@ -136,10 +138,10 @@ fn collect_ip_policies(value: &Value, ids: &mut BTreeSet<String>) {
 }
 
 /// Finds the lines of problems.
-fn placed(text: &str, problems: Vec<Problem>) -> Vec<PlacedProblem> {
+fn locate_problems(text: &str, problems: Vec<Problem>) -> Vec<PlacedProblem> {
     let tree = read_tree(text);
     let place_of = |problem: &Problem| match &tree {
-        Ok(root) => Some(find(root, &problem.place)),
+        Ok(root) => Some(find_place(root, &problem.place)),
         Err(error) => error.place,
     };
     let place = |problem: Problem| {
@@ -151,7 +153,7 @@ fn placed(text: &str, problems: Vec<Problem>) -> Vec<PlacedProblem> {
 }
 
 /// Where a place such as `inbound[0].actions[1].type` stands, or the nearest above it that is there.
-fn find(root: &YamlNode, path: &str) -> TextPlace {
+fn find_place(root: &YamlNode, path: &str) -> TextPlace {
     let (mut node, mut place) = (root, root.place);
     for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
         let (found, at) = match (&node.value, step.strip_suffix(']')) {
@@ -190,9 +192,9 @@ inbound:
         let body = serde_json::json!({
             "document": document, "protocol": "https", "traffic": traffic,
         });
-        let draft = PolicyDraft::read(body.to_string().as_bytes()).unwrap();
-        let parsed = policy::read(document).ok();
-        draft.run(Protocol::Http, parsed)
+        let draft = PolicyDraft::from_body(body.to_string().as_bytes()).unwrap();
+        let parsed = policy::read_document(document).ok();
+        draft.run_checks(Protocol::Http, parsed)
     }
 
     #[test]
@@ -267,9 +269,9 @@ inbound:
         ] {
             let text = format!("{phase}:\n  - actions:\n      - type: deny\n");
             let body = serde_json::json!({"document": text, "protocol": "https", "traffic": null});
-            let draft = PolicyDraft::read(body.to_string().as_bytes()).unwrap();
+            let draft = PolicyDraft::from_body(body.to_string().as_bytes()).unwrap();
 
-            let checked = draft.run(protocol, policy::read(&text).ok());
+            let checked = draft.run_checks(protocol, policy::read_document(&text).ok());
 
             assert!(!checked.problems.is_empty() && checked.document.is_none(), "{phase}");
         }

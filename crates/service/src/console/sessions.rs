@@ -71,7 +71,7 @@ impl ConsoleSession {
 
 impl ConsoleSessions {
     /// Begins a session for whoever has shown a key.
-    pub fn begin(
+    pub fn start_session(
         &self,
         caller: &Caller,
         mut authorization: HeaderValue,
@@ -79,7 +79,7 @@ impl ConsoleSessions {
     ) -> Result<SessionSecrets, Refusal> {
         authorization.set_sensitive(true);
         let secrets = SessionSecrets::random()?;
-        let mut sessions = self.sessions();
+        let mut sessions = self.lock_sessions();
         sessions.retain(|_, session| !session.is_over(now));
         let Caller { key_id, owner_id, .. } = caller;
         end_idlest(&mut sessions, MAX_SESSIONS_OF_KEY, |it| it.key_id == *key_id);
@@ -94,9 +94,9 @@ impl ConsoleSessions {
     }
 
     /// The key of a session, which is used now; none where it is over.
-    pub fn use_now(&self, digest: &SessionDigest, now: Instant) -> Option<HeaderValue> {
-        let key = self.key(digest, now)?;
-        if let Some(session) = self.sessions().get_mut(digest) {
+    pub fn use_authorization(&self, digest: &SessionDigest, now: Instant) -> Option<HeaderValue> {
+        let key = self.peek_authorization(digest, now)?;
+        if let Some(session) = self.lock_sessions().get_mut(digest) {
             session.used = now;
         }
         Some(key)
@@ -104,8 +104,8 @@ impl ConsoleSessions {
 
     /// The key of a session, which a page may ask for all the time without its user; none where it is
     /// over.
-    pub fn key(&self, digest: &SessionDigest, now: Instant) -> Option<HeaderValue> {
-        let mut sessions = self.sessions();
+    pub fn peek_authorization(&self, digest: &SessionDigest, now: Instant) -> Option<HeaderValue> {
+        let mut sessions = self.lock_sessions();
         if sessions.get(digest)?.is_over(now) {
             sessions.remove(digest);
             return None;
@@ -114,21 +114,21 @@ impl ConsoleSessions {
     }
 
     /// Ends a session.
-    pub fn end(&self, digest: &SessionDigest) {
-        self.sessions().remove(digest);
+    pub fn end_session(&self, digest: &SessionDigest) {
+        self.lock_sessions().remove(digest);
     }
 
     /// Whether a session is not over; asking does not use it.
-    pub fn has(&self, digest: &SessionDigest, now: Instant) -> bool {
-        self.sessions().get(digest).is_some_and(|session| !session.is_over(now))
+    pub fn has_session(&self, digest: &SessionDigest, now: Instant) -> bool {
+        self.lock_sessions().get(digest).is_some_and(|session| !session.is_over(now))
     }
 
     /// Whether anybody is logged in.
     pub fn has_any(&self, now: Instant) -> bool {
-        self.sessions().values().any(|session| !session.is_over(now))
+        self.lock_sessions().values().any(|session| !session.is_over(now))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionDigest, ConsoleSession>> {
+    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionDigest, ConsoleSession>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,7 +165,7 @@ mod tests {
 
     fn begin(sessions: &ConsoleSessions, key_id: &str, now: Instant) -> SessionDigest {
         let value = HeaderValue::from_str(&format!("Bearer {key_id}")).unwrap();
-        let secrets = sessions.begin(&caller(key_id, key_id), value, now).unwrap();
+        let secrets = sessions.start_session(&caller(key_id, key_id), value, now).unwrap();
         SessionSecrets::digest(&secrets.cookie, &secrets.token)
     }
 
@@ -176,11 +176,11 @@ mod tests {
         let (idle, busy) = (begin(&sessions, "ak_1", start), begin(&sessions, "ak_1", start));
 
         for minutes in (30..720).step_by(30) {
-            assert!(sessions.use_now(&busy, after(minutes)).is_some(), "{minutes}");
+            assert!(sessions.use_authorization(&busy, after(minutes)).is_some(), "{minutes}");
         }
 
-        assert!(sessions.use_now(&idle, after(60)).is_none());
-        assert!(sessions.use_now(&busy, after(720)).is_none());
+        assert!(sessions.use_authorization(&idle, after(60)).is_none());
+        assert!(sessions.use_authorization(&busy, after(720)).is_none());
         assert!(!sessions.has_any(after(720)));
     }
 
@@ -189,28 +189,30 @@ mod tests {
         let (sessions, start) = (ConsoleSessions::default(), Instant::now());
         let session = begin(&sessions, "ak_1", start);
 
-        assert!(sessions.has(&session, start + IDLE_TIMEOUT / 2));
-        assert!(sessions.key(&session, start + IDLE_TIMEOUT / 2).is_some());
-        assert!(!sessions.has(&session, start + IDLE_TIMEOUT));
+        assert!(sessions.has_session(&session, start + IDLE_TIMEOUT / 2));
+        assert!(sessions.peek_authorization(&session, start + IDLE_TIMEOUT / 2).is_some());
+        assert!(!sessions.has_session(&session, start + IDLE_TIMEOUT));
     }
 
     #[test]
     fn both_secrets_are_needed() {
         let (sessions, now) = (ConsoleSessions::default(), Instant::now());
         let key = HeaderValue::from_static("Bearer key");
-        let secrets = sessions.begin(&caller("ak_1", "usr_1"), key, now).unwrap();
+        let secrets = sessions.start_session(&caller("ak_1", "usr_1"), key, now).unwrap();
 
         for (cookie, token) in [
             (secrets.cookie.as_str(), ""),
             ("", secrets.token.as_str()),
             (secrets.token.as_str(), secrets.cookie.as_str()),
         ] {
-            assert!(sessions.use_now(&SessionSecrets::digest(cookie, token), now).is_none());
+            assert!(
+                sessions.use_authorization(&SessionSecrets::digest(cookie, token), now).is_none()
+            );
         }
         let digest = SessionSecrets::digest(&secrets.cookie, &secrets.token);
-        assert_eq!(sessions.use_now(&digest, now).unwrap(), "Bearer key");
-        sessions.end(&digest);
-        assert!(sessions.use_now(&digest, now).is_none());
+        assert_eq!(sessions.use_authorization(&digest, now).unwrap(), "Bearer key");
+        sessions.end_session(&digest);
+        assert!(sessions.use_authorization(&digest, now).is_none());
     }
 
     #[test]
@@ -220,10 +222,10 @@ mod tests {
 
         for number in 0..MAX_SESSIONS {
             let own = caller(&format!("ak_{number}"), "bot_1");
-            sessions.begin(&own, key.clone(), now).unwrap();
+            sessions.start_session(&own, key.clone(), now).unwrap();
         }
 
-        assert_eq!(sessions.sessions().len(), MAX_SESSIONS_OF_OWNER);
+        assert_eq!(sessions.lock_sessions().len(), MAX_SESSIONS_OF_OWNER);
     }
 
     #[test]
@@ -231,17 +233,19 @@ mod tests {
         let (sessions, start) = (ConsoleSessions::default(), Instant::now());
         let at = |second: usize| start + Duration::from_secs(second as u64);
         let own: Vec<_> = (0..11).map(|second| begin(&sessions, "ak_own", at(second))).collect();
-        assert!(!sessions.has(&own[0], at(11)));
-        assert!(own[1..].iter().all(|session| sessions.has(session, at(11))));
+        assert!(!sessions.has_session(&own[0], at(11)));
+        assert!(own[1..].iter().all(|session| sessions.has_session(session, at(11))));
 
         for number in 10..MAX_SESSIONS {
             begin(&sessions, &format!("ak_{number}"), at(11));
         }
 
         let key = HeaderValue::from_static("Bearer key");
-        assert!(sessions.begin(&caller("ak_more", "usr_1"), key.clone(), at(12)).is_err());
-        assert!(sessions.has(&own[1], at(12)), "nobody is logged out by others");
-        assert!(sessions.begin(&caller("ak_own", "ak_own"), key.clone(), at(12)).is_ok());
-        assert!(sessions.begin(&caller("ak_more", "usr_1"), key, at(11) + IDLE_TIMEOUT).is_ok());
+        assert!(sessions.start_session(&caller("ak_more", "usr_1"), key.clone(), at(12)).is_err());
+        assert!(sessions.has_session(&own[1], at(12)), "nobody is logged out by others");
+        assert!(sessions.start_session(&caller("ak_own", "ak_own"), key.clone(), at(12)).is_ok());
+        assert!(
+            sessions.start_session(&caller("ak_more", "usr_1"), key, at(11) + IDLE_TIMEOUT).is_ok()
+        );
     }
 }

@@ -16,17 +16,17 @@ pub(super) struct Arrivals(Arc<Notify>);
 
 impl ArrivalTable {
     /// Those of one destination, from now on.
-    pub fn of(&self, destination_id: &str) -> Arrivals {
+    pub fn for_destination(&self, destination_id: &str) -> Arrivals {
         let notify = Arc::new(Notify::new());
-        let mut table = self.table();
+        let mut table = self.lock_table();
         table.retain(|_, waiting| waiting.strong_count() > 0);
         table.insert(destination_id.to_owned(), Arc::downgrade(&notify));
         Arrivals(notify)
     }
 
     /// Wakes those for whom there may be events.
-    pub fn follow(&self, changes: &Changes) {
-        let table = self.table();
+    pub fn wake_changed(&self, changes: &Changes) {
+        let table = self.lock_table();
         for (destination_id, waiting) in table.iter() {
             if changes.includes(&waiting_destination(destination_id))
                 && let Some(waiting) = waiting.upgrade()
@@ -36,7 +36,7 @@ impl ArrivalTable {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<String, Weak<Notify>>> {
+    fn lock_table(&self) -> MutexGuard<'_, HashMap<String, Weak<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,13 +63,13 @@ mod tests {
     #[tokio::test]
     async fn an_event_wakes_its_destination_alone() {
         let table = ArrivalTable::default();
-        let (one, other) = (table.of("ed_1"), table.of("ed_2"));
+        let (one, other) = (table.for_destination("ed_1"), table.for_destination("ed_2"));
 
-        table.follow(&Changes::Of(vec![waiting_destination("ed_1"), "ed_2".to_owned()]));
+        table.wake_changed(&Changes::Of(vec![waiting_destination("ed_1"), "ed_2".to_owned()]));
 
         assert!(is_woken(&one).await && !is_woken(&one).await);
         assert!(!is_woken(&other).await);
-        table.follow(&Changes::All);
+        table.wake_changed(&Changes::All);
         assert!(is_woken(&one).await && is_woken(&other).await);
     }
 }

@@ -63,7 +63,10 @@ pub(super) enum DeliveryTarget {
 impl DeliveryTarget {
     /// What a stored destination says; none where it says nothing that is known. A webhook without a secret is
     /// not delivered to, and what waits for it is bounded as elsewhere.
-    pub fn of(destination: &EventDestination, secret: Option<DestinationSecret>) -> Option<Self> {
+    pub fn from_destination(
+        destination: &EventDestination,
+        secret: Option<DestinationSecret>,
+    ) -> Option<Self> {
         let target = destination.target.clone()?;
         if let Some(webhook) = target.webhook {
             return Some(Self::Webhook { url: webhook.url?, secret });
@@ -84,7 +87,7 @@ impl DeliveryTarget {
     }
 
     /// How many events one attempt carries.
-    pub fn batch(&self) -> usize {
+    pub fn max_batch_events(&self) -> usize {
         match self {
             Self::Webhook { .. } => 1,
             Self::File { .. } | Self::Otlp { .. } => 100,
@@ -115,7 +118,7 @@ pub(super) struct EventSender {
 impl EventSender {
     /// Delivers events, as many as the target takes at once. Secrets that were replaced count if they last at
     /// `age_second`.
-    pub async fn send(
+    pub async fn send_events(
         &self,
         target: &DeliveryTarget,
         events: &[OutgoingEvent],
@@ -125,26 +128,26 @@ impl EventSender {
         match target {
             DeliveryTarget::Webhook { url, secret } => {
                 for event in events {
-                    let headers = webhook::headers(event, secret.as_ref(), age_second)?;
-                    self.post(url, headers, event.body.clone().into()).await?;
+                    let headers = webhook::signed_headers(event, secret.as_ref(), age_second)?;
+                    self.post_request(url, headers, event.body.clone().into()).await?;
                 }
             }
             DeliveryTarget::File { name } => {
                 let folder = self.folder.clone().ok_or(DeliveryError::NoFolder)?;
                 let lines = events.iter().map(|event| format!("{}\n", event.body)).collect();
-                file::append(folder, name.clone(), lines).await?;
+                file::append_lines(folder, name.clone(), lines).await?;
             }
             DeliveryTarget::Otlp { url } => {
-                let (headers, body) = otlp::request(events);
-                let response = self.post(url, headers, body.into()).await?;
-                rejected = otlp::rejected(&response).min(events.len() as u64);
+                let (headers, body) = otlp::export_request(events);
+                let response = self.post_request(url, headers, body.into()).await?;
+                rejected = otlp::rejected_records(&response).min(events.len() as u64);
             }
         }
         Ok(DeliveryReport { delivered: events.len() as u64 - rejected, rejected })
     }
 
     /// Sends a request; gives the beginning of the response's body.
-    async fn post(
+    async fn post_request(
         &self,
         url: &str,
         headers: HeaderMap,
@@ -254,7 +257,7 @@ pub(crate) fn checked_url(text: &str, reach: Reach) -> Result<String, String> {
             return Err(format!("must lead elsewhere: {}", DialRefusal::OwnApi(place)));
         }
     }
-    if let Some(problem) = address.and_then(|address| reach.check(address).err()) {
+    if let Some(problem) = address.and_then(|address| reach.check_address(address).err()) {
         return Err(format!(
             "{problem}: the service does not have event_delivery.private_receivers"
         ));

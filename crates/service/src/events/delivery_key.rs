@@ -9,21 +9,21 @@ use super::secret::{key_of, new_secret};
 const KEY: &str = "event_delivery_key";
 
 /// The key; made if there is none yet.
-pub(super) async fn shared(store: &Store) -> Result<Vec<u8>, StoreError> {
-    if let Some(key) = store.read(stored).await? {
+pub(super) async fn load_or_create(store: &Store) -> Result<Vec<u8>, StoreError> {
+    if let Some(key) = store.read(load_stored).await? {
         return Ok(key);
     }
     let new = new_secret()?;
     let make = move |change: &Transaction<'_>| -> Result<Vec<u8>, StoreError> {
-        if let Some(key) = stored(change)? {
+        if let Some(key) = load_stored(change)? {
             return Ok(key);
         }
-        change.set(KEY, &new.0)?;
+        change.store_setting(KEY, &new.0)?;
         Ok(key_of(&new).unwrap_or_default())
     };
     store.write(make).await
 }
 
-fn stored(view: &View<'_>) -> Result<Option<Vec<u8>>, StoreError> {
-    Ok(view.setting(KEY)?.and_then(|text| key_of(&Secret(text))))
+fn load_stored(view: &View<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(view.find_setting(KEY)?.and_then(|text| key_of(&Secret(text))))
 }

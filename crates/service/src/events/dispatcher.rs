@@ -27,7 +27,7 @@ use super::outbox::OutboxWorker;
 use super::payload::OutgoingEvent;
 use super::recorder::EventRecorder;
 use super::routing::EventRouting;
-use super::sweep::{has_events, sweep};
+use super::sweep::{has_events, sweep_events};
 use super::traffic::{self, MAX_QUEUED, TrafficQueues};
 use crate::cluster::lease::EVENT_DELIVERY;
 use crate::cluster::{Cluster, Leases};
@@ -92,11 +92,11 @@ impl EventDispatcher {
             sender: EventSender { gateway, folder, timeout, reach },
             options,
             metrics,
-            ids: Ids::of(origin.part(5)),
+            ids: Ids::from_origin(origin.derive_part(5)),
             routing: watch::Sender::default(),
             arrivals: ArrivalTable::default(),
             shutdown: Shutdown::default(),
-            leases: Leases::of(cluster),
+            leases: Leases::from_cluster(cluster),
             recorder,
             origin,
             runtime: Handle::current(),
@@ -104,76 +104,76 @@ impl EventDispatcher {
             store,
         });
         let follower = Arc::downgrade(&state);
-        state.store.watch(move |changes| {
+        state.store.watch_changes(move |changes| {
             if let Some(state) = follower.upgrade() {
-                state.follow(changes);
+                state.handle_changes(changes);
             }
         });
         let read = state.store.read(|view| -> Result<_, StoreError> {
-            let has_destination = !view.page::<EventDestination>(None, 1)?.is_empty();
+            let has_destination = !view.document_page::<EventDestination>(None, 1)?.is_empty();
             Ok(has_destination || has_events(view)?)
         });
         if read.await? {
-            state.supervise();
+            state.ensure_supervisor();
         }
         Ok(Self(state))
     }
 
     /// Ends all tasks, and waits for a moment until they have removed what is delivered.
     pub async fn stop(self) {
-        self.0.shutdown.begin(ShutdownPhase::Graceful);
-        let finished = timeout(STOP_TIMEOUT, self.0.shutdown.finished()).await;
+        self.0.shutdown.begin_phase(ShutdownPhase::Graceful);
+        let finished = timeout(STOP_TIMEOUT, self.0.shutdown.wait_until_finished()).await;
         or_debug!(finished, "some events that were delivered may be delivered again");
     }
 }
 
 impl Drop for EventDispatcher {
     fn drop(&mut self) {
-        self.0.shutdown.begin(ShutdownPhase::Forced);
+        self.0.shutdown.begin_phase(ShutdownPhase::Forced);
     }
 }
 
 impl DispatchState {
     /// How old what happened at `at` is, which is in seconds since the Unix epoch.
-    pub fn age(&self, at: i64) -> Duration {
+    pub fn age_since(&self, at: i64) -> Duration {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(Duration::from_secs(u64::try_from(at).unwrap_or(0)))
     }
 
     /// Returns the time by the clock of the store, in seconds since the Unix epoch.
-    pub fn second(&self) -> i64 {
+    pub fn unix_second(&self) -> i64 {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
     }
 
     /// Returns the time by which replaced signing secrets end: during a pause after a leap of the clock, none does.
     pub fn secret_second(&self) -> i64 {
-        match self.store.ages().pause() {
-            None => self.second(),
+        match self.store.age_clock().remaining_pause() {
+            None => self.unix_second(),
             Some(_) => i64::MIN,
         }
     }
 
     /// What time it is.
     pub fn now(&self) -> Timestamp {
-        Timestamp::at(self.origin.now())
+        Timestamp::from_system_time(self.origin.now())
     }
 
-    fn follow(self: &Arc<Self>, changes: &Changes) {
+    fn handle_changes(self: &Arc<Self>, changes: &Changes) {
         let is_routing = |id: &str| {
             let kinds = [prefix::EVENT_DESTINATION, prefix::EVENT_SUBSCRIPTION];
             kinds.iter().any(|kind| has_prefix(id, kind))
         };
-        if changes.select(is_routing).is_some() {
+        if changes.filter_ids(is_routing).is_some() {
             self.recorder.forget_subscriptions();
             self.routing.send_modify(|version| *version += 1);
-            self.supervise();
+            self.ensure_supervisor();
         }
-        self.arrivals.follow(changes);
+        self.arrivals.wake_changed(changes);
     }
 
     /// Starts the task that looks after all others, unless it runs.
-    fn supervise(self: &Arc<Self>) {
+    fn ensure_supervisor(self: &Arc<Self>) {
         let mut is_supervised = self.is_supervised();
         if !*is_supervised && self.shutdown.phase() == ShutdownPhase::Running {
             *is_supervised = true;
@@ -205,8 +205,8 @@ impl OwnedTask {
     }
 
     /// Ends it at once, also within an attempt.
-    fn cut(&self) {
-        self.shutdown.begin(ShutdownPhase::Forced);
+    fn force_stop(&self) {
+        self.shutdown.begin_phase(ShutdownPhase::Forced);
     }
 
     /// Whether it has ended by itself, as one does whose node does not deliver any more.
@@ -217,7 +217,7 @@ impl OwnedTask {
 
 impl Drop for OwnedTask {
     fn drop(&mut self) {
-        self.shutdown.begin(ShutdownPhase::Graceful);
+        self.shutdown.begin_phase(ShutdownPhase::Graceful);
     }
 }
 
@@ -268,17 +268,18 @@ impl EventSupervisor {
         let mut routing = self.state.routing.subscribe();
         loop {
             let version = *routing.borrow_and_update();
-            let pause = match self.arrange().await {
+            let pause = match self.arrange_tasks().await {
                 Ok(true) if self.is_sweeping() => Some(RETRY_PAUSE),
                 Ok(true) => None,
-                Ok(false) if self.ends(version) => return,
+                Ok(false) if self.try_end(version) => return,
                 Ok(false) => continue,
                 Err(err) => {
                     tracing::warn!(%err, "cannot look for event destinations");
                     Some(RETRY_PAUSE)
                 }
             };
-            let interval = self.state.leases.own().map_or(CHECK_INTERVAL, |_| LEASE_INTERVAL);
+            let interval =
+                self.state.leases.own_holder().map_or(CHECK_INTERVAL, |_| LEASE_INTERVAL);
             let waiting = async {
                 tokio::select! {
                     () = sleep(pause.unwrap_or(interval)) => {}
@@ -292,7 +293,7 @@ impl EventSupervisor {
     }
 
     /// Whether this may end: nothing has changed since it was found that there is no destination.
-    fn ends(&self, version: u64) -> bool {
+    fn try_end(&self, version: u64) -> bool {
         let mut is_supervised = self.state.is_supervised();
         let is_unchanged = *self.state.routing.borrow() == version;
         if is_unchanged {
@@ -303,15 +304,15 @@ impl EventSupervisor {
 
     /// Starts and ends tasks as the database says; false where there is no destination, and none has left
     /// anything behind.
-    async fn arrange(&mut self) -> Result<bool, StoreError> {
+    async fn arrange_tasks(&mut self) -> Result<bool, StoreError> {
         let state = self.state.clone();
-        let routing = state.store.read(EventRouting::read).await?;
+        let routing = state.store.read(EventRouting::from_view).await?;
         let delivers = match routing.targets.is_empty() {
             true => true,
-            false => state.leases.take(&state.store, EVENT_DELIVERY).await?,
+            false => state.leases.take_lease(&state.store, EVENT_DELIVERY).await?,
         };
         if !self.has_key && !routing.targets.is_empty() {
-            let key = delivery_key::shared(&self.state.store).await?;
+            let key = delivery_key::load_or_create(&self.state.store).await?;
             self.state.sender.gateway.set_delivery_key(&key);
             self.has_key = true;
         }
@@ -330,7 +331,7 @@ impl EventSupervisor {
         if is_due && !self.is_sweeping() {
             self.known = targets.keys().cloned().collect();
             let store = self.state.store.clone();
-            let start = |signal| sweep(store, signal);
+            let start = |signal| sweep_events(store, signal);
             self.sweep = Some(OwnedTask::spawn(&self.state.shutdown, start));
         }
     }
@@ -373,7 +374,7 @@ impl EventSupervisor {
             self.distributor = None;
         } else if self.distributor.is_none() {
             let (state, queues) = (self.state.clone(), self.queues.clone());
-            let start = |signal| traffic::distribute(state, queues, signal);
+            let start = |signal| traffic::distribute_events(state, queues, signal);
             self.distributor = Some(OwnedTask::spawn(&self.state.shutdown, start));
         }
     }
@@ -387,7 +388,7 @@ fn end_outboxes(
 ) {
     if !delivers {
         // The other node sends the same by now, and what comes after it.
-        outboxes.values().for_each(OwnedTask::cut);
+        outboxes.values().for_each(OwnedTask::force_stop);
     }
     outboxes.retain(|id, task| delivers && is_there(id) && !task.has_ended());
 }

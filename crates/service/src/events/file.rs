@@ -41,18 +41,18 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// Appends lines to a file, and waits until they are on the disk.
-pub(super) async fn append(
+pub(super) async fn append_lines(
     folder: PathBuf,
     name: String,
     lines: String,
 ) -> Result<(), DeliveryError> {
     let written = tokio::task::spawn_blocking(move || {
-        write(&folder, &name, &lines).map_err(|source| DeliveryError::File { name, source })
+        write_lines(&folder, &name, &lines).map_err(|source| DeliveryError::File { name, source })
     });
     written.await.unwrap_or_else(|panic| Err(DeliveryError::Unanswered(panic.to_string())))
 }
 
-fn write(folder: &Path, name: &str, lines: &str) -> io::Result<()> {
+fn write_lines(folder: &Path, name: &str, lines: &str) -> io::Result<()> {
     check_name(name).map_err(io::Error::other)?;
     // A link could lead out of the folder, and a pipe would be waited for.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -61,7 +61,7 @@ fn write(folder: &Path, name: &str, lines: &str) -> io::Result<()> {
     options.custom_flags(flags.bits().cast_signed());
     let mut file = options.open(folder.join(name))?;
     check_file(&file.metadata()?)?;
-    lock(&file)?;
+    lock_file(&file)?;
     // An append that was cut short, by a full disk or a kill, has left a piece of a line.
     let separator = if ends_within_line(&mut file)? { "\n" } else { "" };
     file.write_all(format!("{separator}{lines}").as_bytes())?;
@@ -70,7 +70,7 @@ fn write(folder: &Path, name: &str, lines: &str) -> io::Result<()> {
 
 /// Has others wait who append to the file: another destination of this name, events of traffic, or a node
 /// with the same folder. The lock goes with the file.
-fn lock(file: &File) -> io::Result<()> {
+fn lock_file(file: &File) -> io::Result<()> {
     let began = Instant::now();
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -147,11 +147,11 @@ mod tests {
 
         let path = |name| folder.join(name);
 
-        write(&folder, "log.jsonl", "one\n").unwrap();
-        write(&folder, "cut.jsonl", "{\"cut").unwrap();
-        write(&folder, "cut.jsonl", "two\n").unwrap();
+        write_lines(&folder, "log.jsonl", "one\n").unwrap();
+        write_lines(&folder, "cut.jsonl", "{\"cut").unwrap();
+        write_lines(&folder, "cut.jsonl", "two\n").unwrap();
         std::os::unix::fs::symlink(path("log.jsonl"), path("link.jsonl")).unwrap();
-        let followed = write(&folder, "link.jsonl", "three\n");
+        let followed = write_lines(&folder, "link.jsonl", "three\n");
 
         assert!(followed.is_err());
         assert_eq!(std::fs::read_to_string(path("log.jsonl")).unwrap(), "one\n");
@@ -160,7 +160,7 @@ mod tests {
         std::fs::set_permissions(path("cut.jsonl"), Permissions::from_mode(0o640)).unwrap();
         std::fs::hard_link(path("log.jsonl"), path("name.jsonl")).unwrap();
         for (name, problem) in [("cut.jsonl", "mode is 640"), ("name.jsonl", "2 names")] {
-            let error = write(&folder, name, "four\n").unwrap_err().to_string();
+            let error = write_lines(&folder, name, "four\n").unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
             assert!(!std::fs::read_to_string(path(name)).unwrap().contains("four"));
         }
@@ -177,7 +177,7 @@ mod tests {
             for writer in 1..5 {
                 let folder = &folder;
                 scope.spawn(move || {
-                    (0..5).for_each(|_| write(folder, "log.jsonl", &line(writer)).unwrap());
+                    (0..5).for_each(|_| write_lines(folder, "log.jsonl", &line(writer)).unwrap());
                 });
             }
         });

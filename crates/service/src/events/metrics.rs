@@ -76,50 +76,50 @@ pub(crate) struct EventMetrics {
 
 impl EventMetrics {
     /// Counts events that a receiver has taken, and those among them that it has dropped.
-    pub(super) fn sent(&self, kind: TargetKind, report: &DeliveryReport) {
+    pub(super) fn record_sent(&self, kind: TargetKind, report: &DeliveryReport) {
         self.delivered[kind as usize].fetch_add(report.delivered, Relaxed);
-        self.gave_up(GiveUpReason::Refused, report.rejected);
+        self.record_given_up(GiveUpReason::Refused, report.rejected);
     }
 
-    pub(super) fn attempt_failed(&self, kind: TargetKind) {
+    pub(super) fn record_failed_attempt(&self, kind: TargetKind) {
         self.failed_attempts[kind as usize].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn gave_up(&self, reason: GiveUpReason, count: u64) {
+    pub(super) fn record_given_up(&self, reason: GiveUpReason, count: u64) {
         self.given_up[reason as usize].fetch_add(count, Relaxed);
     }
 
     pub(super) fn set_waiting(&self, destination_id: &str, totals: WaitingTotals) {
-        self.waiting().insert(destination_id.to_owned(), totals);
+        self.lock_waiting().insert(destination_id.to_owned(), totals);
     }
 
-    pub(super) fn note_failure(&self, destination_id: &str, failure: FailedAttempt) {
-        self.failures().insert(destination_id.to_owned(), failure);
+    pub(super) fn set_last_failure(&self, destination_id: &str, failure: FailedAttempt) {
+        self.lock_failures().insert(destination_id.to_owned(), failure);
     }
 
     /// Notes that an attempt has succeeded.
-    pub(super) fn note_success(&self, destination_id: &str) {
-        if let Some(failure) = self.failures().get_mut(destination_id) {
+    pub(super) fn clear_last_failure(&self, destination_id: &str) {
+        if let Some(failure) = self.lock_failures().get_mut(destination_id) {
             failure.attempts = 0;
         }
     }
 
     /// The last attempt of this node that failed; none where there was none.
     pub(crate) fn last_failure(&self, destination_id: &str) -> Option<FailedAttempt> {
-        self.failures().get(destination_id).cloned()
+        self.lock_failures().get(destination_id).cloned()
     }
 
     /// Forgets a destination that is gone, or that another node delivers to.
-    pub(super) fn forget(&self, destination_id: &str) {
-        self.waiting().remove(destination_id);
-        self.failures().remove(destination_id);
+    pub(super) fn forget_destination(&self, destination_id: &str) {
+        self.lock_waiting().remove(destination_id);
+        self.lock_failures().remove(destination_id);
     }
 
-    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, FailedAttempt>> {
+    fn lock_failures(&self) -> MutexGuard<'_, BTreeMap<String, FailedAttempt>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, WaitingTotals>> {
+    fn lock_waiting(&self) -> MutexGuard<'_, BTreeMap<String, WaitingTotals>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,26 +128,26 @@ impl EventMetrics {
         let mut family = families.counter("ginnel_events_delivered", help)?;
         for kind in TargetKind::ALL {
             let count = self.delivered[kind as usize].load(Relaxed);
-            family.count(&[("target", kind.name())], count)?;
+            family.write_counter(&[("target", kind.name())], count)?;
         }
         let help = "Attempts to deliver events that failed, by the kind of their destination.";
         let mut family = families.counter("ginnel_event_attempts_failed", help)?;
         for kind in TargetKind::ALL {
             let count = self.failed_attempts[kind as usize].load(Relaxed);
-            family.count(&[("target", kind.name())], count)?;
+            family.write_counter(&[("target", kind.name())], count)?;
         }
         let help = "Events that were given up and are lost, by the reason.";
         let mut family = families.counter("ginnel_events_given_up", help)?;
         for reason in GiveUpReason::ALL {
             let count = self.given_up[reason as usize].load(Relaxed);
-            family.count(&[("reason", reason.name())], count)?;
+            family.write_counter(&[("reason", reason.name())], count)?;
         }
         let help = "Events that wait for this node to deliver them.";
-        let waiting: Vec<_> = self.waiting().values().copied().collect();
+        let waiting: Vec<_> = self.lock_waiting().values().copied().collect();
         let count: u64 = waiting.iter().map(|totals| totals.count).sum();
-        families.gauge("ginnel_events_waiting", help)?.level(&[], count as f64)?;
+        families.gauge("ginnel_events_waiting", help)?.write_gauge(&[], count as f64)?;
         let help = "Bytes of events that wait for this node to deliver them.";
         let bytes: u64 = waiting.iter().map(|totals| totals.bytes).sum();
-        families.gauge("ginnel_events_waiting_bytes", help)?.level(&[], bytes as f64)
+        families.gauge("ginnel_events_waiting_bytes", help)?.write_gauge(&[], bytes as f64)
     }
 }

@@ -37,4 +37,4 @@ pub use options::EventOptions;
 pub(super) use payload::Principal;
 pub(super) use recorder::EventRecorder;
 pub(super) use secret::{DestinationSecret, check_secret, new_secret};
-pub(super) use subscriptions::{DESTINATION, EVENT_TYPE, note_subscriptions};
+pub(super) use subscriptions::{DESTINATION, EVENT_TYPE, bump_subscription_version};

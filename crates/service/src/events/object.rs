@@ -51,7 +51,7 @@ impl EventObject {
     }
 
     /// The types of events of these resources: one for each operation that may cause it.
-    pub fn types(&self) -> impl Iterator<Item = String> {
+    pub fn event_types(&self) -> impl Iterator<Item = String> {
         let has = |change: &ChangeKind| {
             self.resource.operations.iter().any(|info| info.name == change.operation())
         };
@@ -59,7 +59,7 @@ impl EventObject {
     }
 
     /// What an event shows of a resource, as it is stored now or was last.
-    pub fn shown(&self, view: &View<'_>, body: &str) -> Result<Value, StoreError> {
+    pub fn shown_value(&self, view: &View<'_>, body: &str) -> Result<Value, StoreError> {
         let mut shown = (self.show)(view, body)?;
         conceal_record(&mut shown, self.shape);
         Ok(shown)
@@ -74,7 +74,7 @@ fn conceal_record(shown: &mut Value, shape: &Shape) {
     };
     for field in shape.fields {
         let Some(member) = members.get_mut(field.name) else { continue };
-        if conceal(member, &field.kind, field.is_public) == Concealed::Whole {
+        if conceal_value(member, &field.kind, field.is_public) == Concealed::Whole {
             members.shift_remove(field.name);
         }
     }
@@ -89,17 +89,17 @@ enum Concealed {
     Whole,
 }
 
-fn conceal(shown: &mut Value, kind: &Kind, is_public: bool) -> Concealed {
+fn conceal_value(shown: &mut Value, kind: &Kind, is_public: bool) -> Concealed {
     match (kind, &mut *shown) {
         (_, Value::Null) => {}
         (Kind::Secret, _) => return Concealed::Whole,
         (Kind::Object | Kind::Json, _) if !is_public => return Concealed::Whole,
         (Kind::Record(shape), _) => conceal_record(shown, shape),
         (Kind::List(item), Value::Array(items)) => {
-            items.retain_mut(|one| conceal(one, item, is_public) == Concealed::InPart);
+            items.retain_mut(|one| conceal_value(one, item, is_public) == Concealed::InPart);
         }
         (Kind::Map(item), Value::Object(members)) => {
-            members.retain(|_, one| conceal(one, item, is_public) == Concealed::InPart);
+            members.retain(|_, one| conceal_value(one, item, is_public) == Concealed::InPart);
         }
         (Kind::Text { .. } | Kind::TextOrNumber | Kind::Bytes, text)
             if !is_public && text.as_str() != Some("") =>

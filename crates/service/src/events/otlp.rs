@@ -10,13 +10,13 @@ use super::payload::OutgoingEvent;
 const INFO: u8 = 9;
 
 /// The headers and the body of a request that delivers events.
-pub(super) fn request(events: &[OutgoingEvent]) -> (HeaderMap, String) {
+pub(super) fn export_request(events: &[OutgoingEvent]) -> (HeaderMap, String) {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let records: Vec<_> = events.iter().map(record).collect();
+    let records: Vec<_> = events.iter().map(log_record).collect();
     let version = env!("CARGO_PKG_VERSION");
     let body = json!({"resourceLogs": [{
-        "resource": {"attributes": [attribute("service.name", "ginnel")]},
+        "resource": {"attributes": [text_attribute("service.name", "ginnel")]},
         "scopeLogs": [{
             "scope": {"name": "ginnel.events", "version": version},
             "logRecords": records,
@@ -26,7 +26,7 @@ pub(super) fn request(events: &[OutgoingEvent]) -> (HeaderMap, String) {
 }
 
 /// How many log records a collector has dropped of those that it took; they are not to be sent again.
-pub(super) fn rejected(response: &[u8]) -> u64 {
+pub(super) fn rejected_records(response: &[u8]) -> u64 {
     let Ok(response) = serde_json::from_slice::<Value>(response) else { return 0 };
     // 64-bit integers are texts in OTLP, and some write them as numbers.
     let rejected = &response["partialSuccess"]["rejectedLogRecords"];
@@ -34,10 +34,11 @@ pub(super) fn rejected(response: &[u8]) -> u64 {
     count.or_else(|| rejected.as_u64()).unwrap_or(0)
 }
 
-fn record(event: &OutgoingEvent) -> Value {
+fn log_record(event: &OutgoingEvent) -> Value {
     let header = &event.header;
     // JSON has no 64-bit integers that all programs can read, so OTLP has them as texts.
-    let nanoseconds = header.event_timestamp.unix().unwrap_or(0).saturating_mul(1_000_000_000);
+    let nanoseconds =
+        header.event_timestamp.unix_seconds().unwrap_or(0).saturating_mul(1_000_000_000);
     json!({
         "timeUnixNano": nanoseconds.to_string(),
         "severityNumber": INFO,
@@ -45,13 +46,13 @@ fn record(event: &OutgoingEvent) -> Value {
         "eventName": header.event_type,
         "body": {"stringValue": event.body},
         "attributes": [
-            attribute("event.id", &header.event_id),
-            attribute("event.type", &header.event_type),
+            text_attribute("event.id", &header.event_id),
+            text_attribute("event.type", &header.event_type),
         ],
     })
 }
 
-fn attribute(key: &str, value: &str) -> Value {
+fn text_attribute(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
 }
 
@@ -70,7 +71,7 @@ mod tests {
             (r#"{"partialSuccess": {"rejectedLogRecords": 3}}"#, 3),
             (r#"{"partialSuccess": {"rejectedLogRecords": "-1"}}"#, 0),
         ] {
-            assert_eq!(rejected(response.as_bytes()), count, "{response}");
+            assert_eq!(rejected_records(response.as_bytes()), count, "{response}");
         }
     }
 }

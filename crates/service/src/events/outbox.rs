@@ -84,7 +84,7 @@ impl OutboxWorker {
             destination_id: destination_id.to_owned(),
             signal,
             routing: state.routing.subscribe(),
-            arrivals: state.arrivals.of(destination_id),
+            arrivals: state.arrivals.for_destination(destination_id),
             failed: None,
             finished: Vec::new(),
             next_trim: Instant::now(),
@@ -100,7 +100,7 @@ impl OutboxWorker {
             self.routing.mark_unchanged();
             let end = match is_started {
                 true => self.deliver_and_remove().await,
-                false => self.start().await.map(|()| PageEnd::Again),
+                false => self.take_over_waiting().await.map(|()| PageEnd::Again),
             };
             is_started |= end.is_ok();
             store_failures = end.as_ref().map_or(store_failures.saturating_add(1), |_| 0);
@@ -112,19 +112,20 @@ impl OutboxWorker {
                 Err(err) => {
                     let destination = self.destination_id.as_str();
                     tracing::warn!(%err, destination, "events that wait cannot be read or removed");
-                    self.pause(backoff::pause(STORE_PAUSE, store_failures)).await
+                    self.sleep_unless_stopped(backoff::random_pause(STORE_PAUSE, store_failures))
+                        .await
                 }
             };
             if !goes_on {
                 break;
             }
         }
-        self.state.metrics.forget(&self.destination_id);
+        self.state.metrics.forget_destination(&self.destination_id);
     }
 
     /// Takes over what waits from before, and says so: after a backup was restored, it may have been delivered
     /// already.
-    async fn start(&self) -> Result<(), StoreError> {
+    async fn take_over_waiting(&self) -> Result<(), StoreError> {
         self.move_earlier_events().await?;
         let id = self.destination_id.clone();
         let totals = self.state.store.read(move |view| view.waiting_totals(&id)).await?;
@@ -148,7 +149,7 @@ impl OutboxWorker {
             if read.await?.is_empty() {
                 break;
             }
-            let (id, own) = (self.destination_id.clone(), self.state.leases.own());
+            let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
             let move_page = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
                 // Meanwhile another node may deliver, or an admin may have deleted the destination.
                 if !lease::is_held(change, EVENT_DELIVERY, own.as_ref())? || !change.exists(&id)? {
@@ -183,12 +184,14 @@ impl OutboxWorker {
 
     async fn deliver_page(&mut self) -> Result<PageEnd, StoreError> {
         if self.next_trim <= Instant::now() {
-            self.trim().await?;
+            self.trim_waiting().await?;
         }
         self.expires = self.state.store.age_time().await?.is_some();
-        let (id, own) = (self.destination_id.clone(), self.state.leases.own());
-        let read =
-            self.state.store.read(move |view| WaitingEvents::read(view, &id, own.as_ref(), PAGE));
+        let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
+        let read = self
+            .state
+            .store
+            .read(move |view| WaitingEvents::read_oldest(view, &id, own.as_ref(), PAGE));
         let Some(waiting) = read.await? else { return Ok(PageEnd::Stop) };
         if waiting.events.is_empty() {
             if self.move_earlier_events().await? {
@@ -198,11 +201,11 @@ impl OutboxWorker {
             return Ok(PageEnd::Empty);
         }
         // One that fails must not take others with it.
-        let batch = if self.failed.is_some() { 1 } else { waiting.target.batch() };
+        let batch = if self.failed.is_some() { 1 } else { waiting.target.max_batch_events() };
         let mut outgoing = Vec::with_capacity(batch);
         let mut events = waiting.events.iter().peekable();
         while let Some(event) = events.next() {
-            match self.outgoing(&waiting, event) {
+            match self.to_outgoing(&waiting, event) {
                 Some(event) => outgoing.push(event),
                 None => self.finished.push(event.id.clone()),
             }
@@ -210,7 +213,8 @@ impl OutboxWorker {
             if !is_full || outgoing.is_empty() {
                 continue;
             }
-            if let Some(end) = self.attempt(&waiting, &std::mem::take(&mut outgoing)).await {
+            if let Some(end) = self.attempt_delivery(&waiting, &std::mem::take(&mut outgoing)).await
+            {
                 return Ok(end);
             }
             if self.finished.len() >= REMOVED_AT_ONCE && !self.remove_finished().await? {
@@ -224,21 +228,21 @@ impl OutboxWorker {
     }
 
     /// An event as it is sent; none where nobody wants it any more, or it is too old.
-    fn outgoing(&self, waiting: &WaitingEvents, row: &EventRow) -> Option<OutgoingEvent> {
+    fn to_outgoing(&self, waiting: &WaitingEvents, row: &EventRow) -> Option<OutgoingEvent> {
         let event_id = row.id.as_str();
-        let event = match OutgoingEvent::read(row.body.clone()) {
+        let event = match OutgoingEvent::from_body(row.body.clone()) {
             Ok(event) => event,
             Err(err) => {
                 tracing::error!(%err, event_id, "a stored event is unusable");
-                self.state.metrics.gave_up(GiveUpReason::Unusable, 1);
+                self.state.metrics.record_given_up(GiveUpReason::Unusable, 1);
                 return None;
             }
         };
         if !waiting.is_wanted(&event.header.event_type) {
-            self.state.metrics.gave_up(GiveUpReason::Unsubscribed, 1);
+            self.state.metrics.record_given_up(GiveUpReason::Unsubscribed, 1);
             return None;
         }
-        if self.expires && self.state.age(row.at) > self.state.options.max_age {
+        if self.expires && self.state.age_since(row.at) > self.state.options.max_age {
             self.give_up(GiveUpReason::Expired, &[event]);
             return None;
         }
@@ -246,13 +250,13 @@ impl OutboxWorker {
     }
 
     /// Sends events once; gives how the page ends if it does.
-    async fn attempt(
+    async fn attempt_delivery(
         &mut self,
         waiting: &WaitingEvents,
         events: &[OutgoingEvent],
     ) -> Option<PageEnd> {
         let (target, state) = (&waiting.target, self.state.clone());
-        let sending = state.sender.send(target, events, state.secret_second());
+        let sending = state.sender.send_events(target, events, state.secret_second());
         // What is cut off may have been taken, and would come again from whoever delivers next.
         let Some(sent) = self.signal.run_until(ShutdownPhase::Forced, sending).await else {
             return Some(PageEnd::Stop);
@@ -260,30 +264,30 @@ impl OutboxWorker {
         let error = match sent {
             Ok(sent) => {
                 self.failed = None;
-                self.finish(events);
-                state.metrics.note_success(&self.destination_id);
-                state.metrics.sent(target.kind(), &sent);
+                self.mark_finished(events);
+                state.metrics.clear_last_failure(&self.destination_id);
+                state.metrics.record_sent(target.kind(), &sent);
                 return None;
             }
             Err(error) => error,
         };
-        state.metrics.attempt_failed(target.kind());
-        let failures = self.note_failure(events, &error);
+        state.metrics.record_failed_attempt(target.kind());
+        let failures = self.record_failure(events, &error);
         if error.max_attempts().is_some_and(|attempts| failures >= attempts) {
             self.failed = None;
             self.give_up(GiveUpReason::Refused, events);
-            self.finish(events);
+            self.mark_finished(events);
             return None;
         }
         Some(PageEnd::Failed(AttemptFailure { count: failures, retry_after: error.retry_after() }))
     }
 
-    fn finish(&mut self, events: &[OutgoingEvent]) {
+    fn mark_finished(&mut self, events: &[OutgoingEvent]) {
         self.finished.extend(events.iter().map(|event| event.header.event_id.clone()));
     }
 
     /// Counts a failure of the oldest event; gives how many there were.
-    fn note_failure(&mut self, events: &[OutgoingEvent], error: &DeliveryError) -> u32 {
+    fn record_failure(&mut self, events: &[OutgoingEvent], error: &DeliveryError) -> u32 {
         let event = events.first().map(|event| event.header.event_id.clone()).unwrap_or_default();
         let before = self.failed.take().filter(|(failed, _)| *failed == event);
         let failures = before.map_or(0, |(_, failures)| failures).saturating_add(1);
@@ -296,12 +300,12 @@ impl OutboxWorker {
         self.failed = Some((event, failures));
         let (at, problem) = (self.state.now(), error.to_string());
         let failure = FailedAttempt { at, attempts: failures, problem };
-        self.state.metrics.note_failure(destination, failure);
+        self.state.metrics.set_last_failure(destination, failure);
         failures
     }
 
     fn give_up(&self, reason: GiveUpReason, events: &[OutgoingEvent]) {
-        self.state.metrics.gave_up(reason, events.len() as u64);
+        self.state.metrics.record_given_up(reason, events.len() as u64);
         for event in events {
             tracing::warn!(
                 destination = self.destination_id,
@@ -315,7 +319,7 @@ impl OutboxWorker {
 
     /// Gives up the oldest events where more waits than may, in number or in bytes, unless another node
     /// delivers by now.
-    async fn trim(&mut self) -> Result<(), StoreError> {
+    async fn trim_waiting(&mut self) -> Result<(), StoreError> {
         let began = Instant::now();
         let trimmed = self.trim_now().await;
         let pause = began.elapsed().saturating_mul(TRIM_SHARE).max(BUSY_TRIM_INTERVAL);
@@ -326,7 +330,7 @@ impl OutboxWorker {
     async fn trim_now(&self) -> Result<(), StoreError> {
         // They count as well, and have their place in the order.
         self.move_earlier_events().await?;
-        let (id, own) = (self.destination_id.clone(), self.state.leases.own());
+        let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
         let read = self.state.store.read(move |view| -> Result<_, StoreError> {
             let is_held = lease::is_held(view, EVENT_DELIVERY, own.as_ref())?;
             if is_held { view.waiting_totals(&id).map(Some) } else { Ok(None) }
@@ -334,18 +338,18 @@ impl OutboxWorker {
         let Some(mut totals) = read.await? else { return Ok(()) };
         loop {
             self.state.metrics.set_waiting(&self.destination_id, totals);
-            let (id, limits) = (self.destination_id.clone(), self.state.options.limits());
-            let read = self.state.store.read(move |view| surplus(view, &id, totals, limits));
+            let (id, limits) = (self.destination_id.clone(), self.state.options.waiting_limits());
+            let read = self.state.store.read(move |view| find_surplus(view, &id, totals, limits));
             let (surplus, left) = read.await?;
             if surplus.is_empty() {
                 return Ok(());
             }
             let (destination, given_up) = (self.destination_id.as_str(), surplus.len());
-            if !self.remove(surplus).await? {
+            if !self.remove_events(surplus).await? {
                 return Ok(());
             }
             tracing::warn!(destination, given_up, "too much waits; the oldest events are given up");
-            self.state.metrics.gave_up(GiveUpReason::Overflow, given_up as u64);
+            self.state.metrics.record_given_up(GiveUpReason::Overflow, given_up as u64);
             if !self.is_running() {
                 return Ok(());
             }
@@ -358,14 +362,14 @@ impl OutboxWorker {
         if self.finished.is_empty() {
             return Ok(true);
         }
-        let is_held = self.remove(self.finished.clone()).await?;
+        let is_held = self.remove_events(self.finished.clone()).await?;
         self.finished.clear();
         Ok(is_held)
     }
 
     /// Removes events; false where another node delivers by now.
-    async fn remove(&self, event_ids: Vec<String>) -> Result<bool, StoreError> {
-        let (id, own) = (self.destination_id.clone(), self.state.leases.own());
+    async fn remove_events(&self, event_ids: Vec<String>) -> Result<bool, StoreError> {
+        let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
         let remove = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
             // First, so that it is fetched with what the removal reads.
             let is_held = lease::is_held(change, EVENT_DELIVERY, own.as_ref());
@@ -390,7 +394,7 @@ impl OutboxWorker {
 
     /// Waits after failures, until the destination has changed at most; false when the service stops.
     async fn wait_after(&mut self, failure: AttemptFailure) -> bool {
-        let pause = backoff::pause(self.state.options.retry_after, failure.count);
+        let pause = backoff::random_pause(self.state.options.retry_after, failure.count);
         let until = Instant::now() + failure.retry_after.unwrap_or_default().max(pause);
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -406,19 +410,19 @@ impl OutboxWorker {
                 Some(has_changed) if has_changed || left <= TRIM_INTERVAL => return true,
                 Some(_) => {}
             }
-            if let Err(err) = self.trim().await {
+            if let Err(err) = self.trim_waiting().await {
                 tracing::debug!(%err, "what waits cannot be counted");
             }
         }
     }
 
-    async fn pause(&mut self, time: Duration) -> bool {
+    async fn sleep_unless_stopped(&mut self, time: Duration) -> bool {
         self.signal.run_until(ShutdownPhase::Graceful, sleep(time)).await.is_some()
     }
 }
 
 /// Some of the oldest events of a destination without which no more waits than may, and what waits then.
-fn surplus(
+fn find_surplus(
     view: &View<'_>,
     destination_id: &str,
     mut totals: WaitingTotals,

@@ -76,7 +76,7 @@ pub(super) struct OutgoingEvent {
 
 impl OutgoingEvent {
     /// Reads what is to be known from the event itself.
-    pub fn read(body: String) -> Result<Self, serde_json::Error> {
+    pub fn from_body(body: String) -> Result<Self, serde_json::Error> {
         Ok(Self { header: serde_json::from_str(&body)?, body })
     }
 }

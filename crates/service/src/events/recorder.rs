@@ -31,7 +31,7 @@ struct ObjectChange<'a> {
 impl EventRecorder {
     /// Tells of changes of these resources.
     pub fn new(objects: Vec<EventObject>) -> Arc<Self> {
-        let types = EventTypes::of(&objects);
+        let types = EventTypes::from_objects(&objects);
         let objects = objects.into_iter().map(|object| (object.kind, object)).collect();
         Arc::new(Self { objects, types, subscriptions: KnownSubscriptions::default() })
     }
@@ -46,17 +46,17 @@ impl EventRecorder {
     ///
     /// # Errors
     /// With those of `work`, or when an event cannot be stored.
-    pub fn recorded<T, E: From<StoreError>>(
+    pub fn change_and_record<T, E: From<StoreError>>(
         &self,
         change: &Transaction<'_>,
         principal: Option<&Principal>,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         // First, so that an engine fetches it with what the work reads: else it would cost a round trip.
-        let prefetched = KnownSubscriptions::prefetch(change);
+        let prefetched = KnownSubscriptions::prefetch_version(change);
         let made = work(change)?;
         prefetched?;
-        self.record(change, principal)?;
+        self.record_changes(change, principal)?;
         Ok(made)
     }
 
@@ -65,25 +65,25 @@ impl EventRecorder {
         self.subscriptions.forget();
     }
 
-    fn record(
+    fn record_changes(
         &self,
         change: &Transaction<'_>,
         principal: Option<&Principal>,
     ) -> Result<(), StoreError> {
         let documents = change.document_changes();
-        let changes: Vec<_> = documents.iter().filter_map(|it| self.describe(it)).collect();
+        let changes: Vec<_> = documents.iter().filter_map(|it| self.describe_change(it)).collect();
         if changes.is_empty() {
             return Ok(());
         }
         let types: BTreeSet<_> = changes.iter().map(|it| it.event_type.as_str()).collect();
-        let receivers = self.subscriptions.read(change, &types)?;
+        let receivers = self.subscriptions.read_receivers(change, &types)?;
         change.for_each(&changes, |it| {
-            let of_type = receivers.of(&it.event_type);
-            of_type.map_or(Ok(()), |receivers| it.record(change, principal, &receivers))
+            let of_type = receivers.for_type(&it.event_type);
+            of_type.map_or(Ok(()), |receivers| it.record_event(change, principal, &receivers))
         })
     }
 
-    fn describe<'a>(&'a self, document: &'a DocumentChange) -> Option<ObjectChange<'a>> {
+    fn describe_change<'a>(&'a self, document: &'a DocumentChange) -> Option<ObjectChange<'a>> {
         let (kind, _) = document.id().rsplit_once('_')?;
         let object = self.objects.get(kind)?;
         let event_type = object.event_type(match document {
@@ -96,7 +96,7 @@ impl EventRecorder {
 }
 
 impl ObjectChange<'_> {
-    fn record(
+    fn record_event(
         &self,
         change: &Transaction<'_>,
         principal: Option<&Principal>,
@@ -105,11 +105,11 @@ impl ObjectChange<'_> {
         let body = match self.document {
             DocumentChange::Removed { body, .. } => body.clone(),
             DocumentChange::Created(id) | DocumentChange::Updated(id) => {
-                let Some(body) = change.body(self.object.kind, id)? else { return Ok(()) };
+                let Some(body) = change.document_body(self.object.kind, id)? else { return Ok(()) };
                 body
             }
         };
-        let object = self.shown(change, &body)?;
+        let object = self.shown_value(change, &body)?;
         let (event_id, now) = (change.new_id(prefix::EVENT)?, change.now());
         let payload = EventPayload {
             event_id: &event_id,
@@ -119,14 +119,14 @@ impl ObjectChange<'_> {
             object,
         };
         let body = serde_json::to_string(&payload)?;
-        let at = i64::try_from(now.unix().unwrap_or(0)).unwrap_or(i64::MAX);
+        let at = i64::try_from(now.unix_seconds().unwrap_or(0)).unwrap_or(i64::MAX);
         change.put_event(&EventRow { id: event_id, at, body }, receivers)
     }
 
     /// The resource as the event shows it. What cannot be read must not be in the way of a change, which may
     /// be there to remove it.
-    fn shown(&self, change: &Transaction<'_>, body: &str) -> Result<Value, StoreError> {
-        let shown = self.object.shown(change, body);
+    fn shown_value(&self, change: &Transaction<'_>, body: &str) -> Result<Value, StoreError> {
+        let shown = self.object.shown_value(change, body);
         let Err(StoreError::Document(err)) = shown else { return shown };
         let id = self.document.id();
         tracing::error!(%err, id, "an event shows nothing of a resource, which cannot be read");

@@ -7,7 +7,7 @@ use ginnel_store::{EventRow, StoreError, View};
 
 use super::delivery::DeliveryTarget;
 use super::secret::DestinationSecret;
-use super::subscriptions::{DESTINATION, EVENT_TYPE, receivers};
+use super::subscriptions::{DESTINATION, EVENT_TYPE, find_receivers};
 use super::types;
 use crate::cluster::{RowOwner, lease};
 
@@ -21,17 +21,17 @@ pub(super) struct EventRouting {
 
 impl EventRouting {
     /// What the database says.
-    pub fn read(view: &View<'_>) -> Result<Self, StoreError> {
+    pub fn from_view(view: &View<'_>) -> Result<Self, StoreError> {
         let mut targets = BTreeMap::new();
-        for destination in view.all::<EventDestination>()? {
+        for destination in view.all_documents::<EventDestination>()? {
             let secret = DestinationSecret::find(view, &destination.id)?;
-            if let Some(target) = DeliveryTarget::of(&destination, secret) {
+            if let Some(target) = DeliveryTarget::from_destination(&destination, secret) {
                 targets.insert(destination.id, target);
             }
         }
         let mut traffic = HashMap::new();
         for event_type in types::OF_TRAFFIC {
-            let receivers = receivers(view, event_type)?.into_iter().collect::<Vec<_>>();
+            let receivers = find_receivers(view, event_type)?.into_iter().collect::<Vec<_>>();
             if !receivers.is_empty() {
                 traffic.insert(event_type, receivers);
             }
@@ -50,7 +50,7 @@ pub(super) struct WaitingEvents {
 
 impl WaitingEvents {
     /// The oldest events; none where the destination is gone, or another node delivers.
-    pub fn read(
+    pub fn read_oldest(
         view: &View<'_>,
         destination_id: &str,
         own: Option<&RowOwner>,
@@ -59,9 +59,9 @@ impl WaitingEvents {
         if !lease::is_held(view, lease::EVENT_DELIVERY, own)? {
             return Ok(None);
         }
-        let destination = view.find::<EventDestination>(destination_id)?;
+        let destination = view.find_document::<EventDestination>(destination_id)?;
         let secret = DestinationSecret::find(view, destination_id)?;
-        let target = destination.and_then(|it| DeliveryTarget::of(&it, secret));
+        let target = destination.and_then(|it| DeliveryTarget::from_destination(&it, secret));
         let Some(target) = target else { return Ok(None) };
         let events = view.waiting_events(destination_id, limit)?;
         let mut types = HashSet::new();

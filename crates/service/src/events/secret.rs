@@ -50,11 +50,11 @@ impl Document for DestinationSecret {
 impl DestinationSecret {
     /// The secret of a destination, if it has one.
     pub fn find(view: &View<'_>, destination_id: &str) -> Result<Option<Self>, StoreError> {
-        view.find(&secret_id(destination_id))
+        view.find_document(&secret_id(destination_id))
     }
 
     /// Gives a destination a secret, in place of the one that it has.
-    pub fn put(
+    pub fn store_rotated(
         change: &Transaction<'_>,
         destination_id: &str,
         secret: Secret,
@@ -62,13 +62,13 @@ impl DestinationSecret {
         let previous = match Self::find(change, destination_id)? {
             Some(stored) if stored.secret == secret => stored.previous,
             Some(stored) => {
-                let now = change.now().unix().and_then(|now| i64::try_from(now).ok());
+                let now = change.now().unix_seconds().and_then(|now| i64::try_from(now).ok());
                 let until = now.unwrap_or_default().saturating_add(OVERLAP_SECONDS);
                 Some(PreviousSecret { secret: stored.secret, until })
             }
             None => None,
         };
-        change.put(&Self { id: secret_id(destination_id), secret, previous })
+        change.put_document(&Self { id: secret_id(destination_id), secret, previous })
     }
 
     /// Gives a destination a secret that is the only one.
@@ -77,7 +77,7 @@ impl DestinationSecret {
         destination_id: &str,
         secret: Secret,
     ) -> Result<(), StoreError> {
-        change.put(&Self { id: secret_id(destination_id), secret, previous: None })
+        change.put_document(&Self { id: secret_id(destination_id), secret, previous: None })
     }
 
     /// The secret, without the one before it.
@@ -86,14 +86,14 @@ impl DestinationSecret {
     }
 
     /// The secrets that events are signed with at a second of Unix, the newest first.
-    pub(super) fn at(&self, second: i64) -> impl Iterator<Item = &Secret> {
+    pub(super) fn valid_at(&self, second: i64) -> impl Iterator<Item = &Secret> {
         let previous = self.previous.as_ref().filter(|previous| second < previous.until);
         iter::once(&self.secret).chain(previous.map(|previous| &previous.secret))
     }
 
     /// Removes the secret of a destination, if it has one.
     pub fn remove(change: &Transaction<'_>, destination_id: &str) -> Result<(), StoreError> {
-        change.remove::<Self>(&secret_id(destination_id)).map(drop)
+        change.remove_document::<Self>(&secret_id(destination_id)).map(drop)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         let store = Store::open(None).unwrap();
         let put = |secret: &'static str| {
             let work = move |change: &Transaction<'_>| {
-                DestinationSecret::put(change, "ed_1", Secret(secret.to_owned()))
+                DestinationSecret::store_rotated(change, "ed_1", Secret(secret.to_owned()))
             };
             tokio::runtime::Builder::new_current_thread()
                 .build()
@@ -149,7 +149,10 @@ mod tests {
         let at = |seconds: i64| {
             let stored = store.read_blocking(|view| DestinationSecret::find(view, "ed_1"));
             let stored = stored.unwrap().unwrap();
-            stored.at(Utc::now().timestamp() + seconds).map(|it| it.0.clone()).collect::<Vec<_>>()
+            stored
+                .valid_at(Utc::now().timestamp() + seconds)
+                .map(|it| it.0.clone())
+                .collect::<Vec<_>>()
         };
 
         put("one");

@@ -24,8 +24,8 @@ const VERSION: &str = "event_subscriptions_version";
 pub(super) type Receivers = BTreeSet<String>;
 
 /// Notes that a subscription was made, has changed or is gone.
-pub(crate) fn note_subscriptions(change: &Transaction<'_>) -> Result<(), StoreError> {
-    change.set(VERSION, &change.new_id(prefix::EVENT)?)
+pub(crate) fn bump_subscription_version(change: &Transaction<'_>) -> Result<(), StoreError> {
+    change.store_setting(VERSION, &change.new_id(prefix::EVENT)?)
 }
 
 /// The receivers of types of events, as they were at a version.
@@ -49,18 +49,18 @@ pub(super) struct KnownSubscriptions(ArcSwapOption<ReceiverTable>);
 pub(super) struct CurrentReceivers(Arc<ReceiverTable>);
 
 impl KnownSubscriptions {
-    /// Looks up what [`KnownSubscriptions::read`] needs in most cases.
-    pub fn prefetch(change: &Transaction<'_>) -> Result<(), StoreError> {
-        change.setting(VERSION).map(drop)
+    /// Looks up what [`KnownSubscriptions::read_receivers`] needs in most cases.
+    pub fn prefetch_version(change: &Transaction<'_>) -> Result<(), StoreError> {
+        change.find_setting(VERSION).map(drop)
     }
 
     /// The receivers of types of events, with what the change itself has made of them.
-    pub fn read(
+    pub fn read_receivers(
         &self,
         change: &Transaction<'_>,
         types: &BTreeSet<&str>,
     ) -> Result<CurrentReceivers, StoreError> {
-        let version = change.setting(VERSION)?;
+        let version = change.find_setting(VERSION)?;
         let known = self.0.load_full().filter(|known| known.version == version);
         let table = known.unwrap_or_else(|| {
             let table = Arc::new(ReceiverTable { version, by_type: Mutex::default() });
@@ -71,7 +71,7 @@ impl KnownSubscriptions {
         let unread: Vec<_> =
             types.iter().copied().filter(|name| !table.by_type().contains_key(*name)).collect();
         change.for_each(&unread, |name| {
-            let of_type = Arc::new(receivers(change, name)?);
+            let of_type = Arc::new(find_receivers(change, name)?);
             table.by_type().insert((*name).to_owned(), of_type);
             Ok(())
         })?;
@@ -86,14 +86,14 @@ impl KnownSubscriptions {
 
 impl CurrentReceivers {
     /// The destinations of a type of events, if there are any.
-    pub fn of(&self, event_type: &str) -> Option<Arc<Receivers>> {
+    pub fn for_type(&self, event_type: &str) -> Option<Arc<Receivers>> {
         let of_type = self.0.by_type().get(event_type).cloned();
         of_type.filter(|receivers| !receivers.is_empty())
     }
 }
 
 /// The destinations of a type of events.
-pub(super) fn receivers(view: &View<'_>, event_type: &str) -> Result<Receivers, StoreError> {
+pub(super) fn find_receivers(view: &View<'_>, event_type: &str) -> Result<Receivers, StoreError> {
     view.references_of_referrers(event_type, EVENT_TYPE, DESTINATION)
 }
 
@@ -107,9 +107,9 @@ mod tests {
 
     async fn subscribe(store: &Arc<Store>, event_type: &'static str) {
         let change = move |change: &Transaction<'_>| -> Result<(), StoreError> {
-            change.link("es_1", EVENT_TYPE, [event_type])?;
-            change.link("es_1", DESTINATION, ["ed_1"])?;
-            note_subscriptions(change)
+            change.replace_references("es_1", EVENT_TYPE, [event_type])?;
+            change.replace_references("es_1", DESTINATION, ["ed_1"])?;
+            bump_subscription_version(change)
         };
         store.write(change).await.unwrap();
     }
@@ -118,9 +118,10 @@ mod tests {
     async fn subscribed(store: &Arc<Store>, node: &Arc<KnownSubscriptions>) -> Vec<&'static str> {
         let node = node.clone();
         let all = [HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED];
-        let read = move |change: &Transaction<'_>| node.read(change, &BTreeSet::from(all));
+        let read =
+            move |change: &Transaction<'_>| node.read_receivers(change, &BTreeSet::from(all));
         let receivers = store.write(read).await.unwrap();
-        all.into_iter().filter(|name| receivers.of(name).is_some()).collect()
+        all.into_iter().filter(|name| receivers.for_type(name).is_some()).collect()
     }
 
     #[tokio::test]
@@ -145,11 +146,12 @@ mod tests {
         let node = Arc::<KnownSubscriptions>::default();
         let shared = node.clone();
         let refused = move |change: &Transaction<'_>| -> Result<(), StoreError> {
-            change.link("es_1", EVENT_TYPE, [HTTP_REQUEST_COMPLETE])?;
-            change.link("es_1", DESTINATION, ["ed_1"])?;
-            note_subscriptions(change)?;
-            let receivers = shared.read(change, &BTreeSet::from([HTTP_REQUEST_COMPLETE]))?;
-            assert!(receivers.of(HTTP_REQUEST_COMPLETE).is_some());
+            change.replace_references("es_1", EVENT_TYPE, [HTTP_REQUEST_COMPLETE])?;
+            change.replace_references("es_1", DESTINATION, ["ed_1"])?;
+            bump_subscription_version(change)?;
+            let receivers =
+                shared.read_receivers(change, &BTreeSet::from([HTTP_REQUEST_COMPLETE]))?;
+            assert!(receivers.for_type(HTTP_REQUEST_COMPLETE).is_some());
             Err(StoreError::Closed)
         };
 

@@ -17,11 +17,11 @@ const STEP: usize = 500;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Removes it all, and ends.
-pub(super) async fn sweep(store: Arc<Store>, mut signal: ShutdownSignal) {
+pub(super) async fn sweep_events(store: Arc<Store>, mut signal: ShutdownSignal) {
     let mut sweeper = Sweeper { store, last_event: Some(String::new()) };
     let mut failures: u32 = 0;
     while signal.phase() == ShutdownPhase::Running {
-        let pause = match sweeper.step().await {
+        let pause = match sweeper.sweep_once().await {
             Ok(true) => {
                 failures = 0;
                 continue;
@@ -30,7 +30,7 @@ pub(super) async fn sweep(store: Arc<Store>, mut signal: ShutdownSignal) {
             Err(err) => {
                 failures = failures.saturating_add(1);
                 tracing::warn!(%err, "what waits for destinations that are gone cannot be removed");
-                backoff::pause(PAUSE, failures)
+                backoff::random_pause(PAUSE, failures)
             }
         };
         signal.run_until(ShutdownPhase::Graceful, sleep(pause)).await;
@@ -50,7 +50,7 @@ struct Sweeper {
 
 impl Sweeper {
     /// False when nothing is left to do.
-    async fn step(&mut self) -> Result<bool, StoreError> {
+    async fn sweep_once(&mut self) -> Result<bool, StoreError> {
         if let Some((id, event_ids)) = self.store.read(left_behind).await? {
             let remove = move |change: &Transaction<'_>| change.remove_left(&id, &event_ids);
             self.store.write(remove).await?;

@@ -36,30 +36,30 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 pub(super) type TrafficQueues = HashMap<&'static str, Vec<mpsc::Sender<OutgoingEvent>>>;
 
 /// Hands what the gateway tells to the queues.
-pub(super) async fn distribute(
+pub(super) async fn distribute_events(
     state: Arc<DispatchState>,
     queues: Arc<ArcSwap<TrafficQueues>>,
     mut signal: ShutdownSignal,
 ) {
-    let mut events = state.sender.gateway.own_events();
+    let mut events = state.sender.gateway.subscribe_local_events();
     loop {
         let next = signal.run_until(ShutdownPhase::Graceful, events.next()).await;
         match next.flatten() {
             None => return,
             Some(EventDelivery::Missed(missed)) => {
-                state.metrics.gave_up(GiveUpReason::Traffic, missed);
+                state.metrics.record_given_up(GiveUpReason::Traffic, missed);
             }
             // An event of its delivery would be delivered as well, without end.
             Some(EventDelivery::Event(event)) if event.delivers_event => {}
-            Some(EventDelivery::Event(event)) => offer(&state, &queues.load(), &event),
+            Some(EventDelivery::Event(event)) => enqueue_event(&state, &queues.load(), &event),
         }
     }
 }
 
-fn offer(state: &DispatchState, queues: &TrafficQueues, event: &Event) {
+fn enqueue_event(state: &DispatchState, queues: &TrafficQueues, event: &Event) {
     let event_type = type_of(event);
     let Some(queues) = queues.get(event_type) else { return };
-    let outgoing = match outgoing(state, event_type, event) {
+    let outgoing = match to_outgoing(state, event_type, event) {
         Ok(outgoing) => outgoing,
         Err(err) => {
             tracing::error!(err, "an event of traffic cannot be written");
@@ -68,7 +68,7 @@ fn offer(state: &DispatchState, queues: &TrafficQueues, event: &Event) {
     };
     for queue in queues {
         if let Err(TrySendError::Full(_)) = queue.try_send(outgoing.clone()) {
-            state.metrics.gave_up(GiveUpReason::Traffic, 1);
+            state.metrics.record_given_up(GiveUpReason::Traffic, 1);
         }
     }
 }
@@ -79,7 +79,7 @@ fn type_of(event: &Event) -> &'static str {
     if is_request { HTTP_REQUEST_COMPLETE } else { TCP_CONNECTION_CLOSED }
 }
 
-fn outgoing(
+fn to_outgoing(
     state: &DispatchState,
     event_type: &str,
     event: &Event,
@@ -114,35 +114,39 @@ pub(super) async fn send_all(
     let mut events = Vec::new();
     loop {
         events.clear();
-        let received = queue.recv_many(&mut events, target.batch());
+        let received = queue.recv_many(&mut events, target.max_batch_events());
         match signal.run_until(ShutdownPhase::Graceful, received).await {
             None | Some(0) => return,
             Some(_) => {}
         }
-        let sending = send(&state, &target, &events);
+        let sending = send_with_retries(&state, &target, &events);
         if signal.run_until(ShutdownPhase::Graceful, sending).await.is_none() {
             return;
         }
     }
 }
 
-async fn send(state: &DispatchState, target: &DeliveryTarget, events: &[OutgoingEvent]) {
+async fn send_with_retries(
+    state: &DispatchState,
+    target: &DeliveryTarget,
+    events: &[OutgoingEvent],
+) {
     let mut failures = 0;
     loop {
-        let err = match state.sender.send(target, events, state.secret_second()).await {
-            Ok(sent) => return state.metrics.sent(target.kind(), &sent),
+        let err = match state.sender.send_events(target, events, state.secret_second()).await {
+            Ok(sent) => return state.metrics.record_sent(target.kind(), &sent),
             Err(err) => err,
         };
-        state.metrics.attempt_failed(target.kind());
+        state.metrics.record_failed_attempt(target.kind());
         failures += 1;
         let most = err.max_attempts().unwrap_or(MAX_ATTEMPTS).min(MAX_ATTEMPTS);
         if failures >= most {
             let dropped = events.len();
             tracing::debug!(%err, dropped, "events of traffic are dropped");
-            state.metrics.gave_up(GiveUpReason::Traffic, dropped as u64);
+            state.metrics.record_given_up(GiveUpReason::Traffic, dropped as u64);
             return;
         }
         let asked = err.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
-        sleep(backoff::pause(FIRST_PAUSE, failures).max(asked)).await;
+        sleep(backoff::random_pause(FIRST_PAUSE, failures).max(asked)).await;
     }
 }

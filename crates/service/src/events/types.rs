@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ginnel_api::spelling::nearest;
+use ginnel_api::spelling::nearest_name;
 
 use super::object::EventObject;
 
@@ -19,18 +19,18 @@ pub(crate) struct EventTypes(BTreeSet<String>);
 
 impl EventTypes {
     /// Those of resources, and those of traffic.
-    pub(super) fn of(objects: &[EventObject]) -> Self {
+    pub(super) fn from_objects(objects: &[EventObject]) -> Self {
         let traffic = OF_TRAFFIC.iter().map(|&name| name.to_owned());
-        Self(objects.iter().flat_map(EventObject::types).chain(traffic).collect())
+        Self(objects.iter().flat_map(EventObject::event_types).chain(traffic).collect())
     }
 
     /// What is wrong with the name of a type, for a sentence behind the name of the field.
-    pub fn check(&self, name: &str) -> Result<(), String> {
+    pub fn check_name(&self, name: &str) -> Result<(), String> {
         if self.0.contains(name) {
             return Ok(());
         }
         let known = self.0.iter().map(String::as_str);
-        let meant = nearest(name, known).map(|meant| format!("; did you mean {meant:?}?"));
+        let meant = nearest_name(name, known).map(|meant| format!("; did you mean {meant:?}?"));
         let meant = meant.unwrap_or_else(|| {
             "; docs/guides/events.md#types-of-events has all of them".to_owned()
         });

@@ -24,16 +24,16 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 /// The headers of a request that delivers an event now. Receivers compare the time with that of their own
 /// clocks, so it is the real one, whatever clock resources have. Secrets that were replaced count if they last at
 /// `age_second`, by the clock of the store.
-pub(super) fn headers(
+pub(super) fn signed_headers(
     event: &OutgoingEvent,
     secret: Option<&DestinationSecret>,
     age_second: i64,
 ) -> Result<HeaderMap, DeliveryError> {
     let (now, secret) = (Utc::now().timestamp(), secret.ok_or(DeliveryError::Secret)?);
-    signed(event, secret.at(age_second), now).ok_or(DeliveryError::Secret)
+    sign_event(event, secret.valid_at(age_second), now).ok_or(DeliveryError::Secret)
 }
 
-fn signed<'s>(
+fn sign_event<'s>(
     event: &OutgoingEvent,
     secrets: impl Iterator<Item = &'s Secret>,
     at: i64,
@@ -73,7 +73,7 @@ mod tests {
         };
         let event = OutgoingEvent { header, body: "{\"test\": 2432232314}".to_owned() };
 
-        let headers = signed(&event, [&secret].into_iter(), 1_614_265_330).unwrap();
+        let headers = sign_event(&event, [&secret].into_iter(), 1_614_265_330).unwrap();
 
         assert_eq!(headers[SIGNATURE], "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         assert_eq!(headers[ID], "msg_p5jXN8AQM9LWM0D4loKWxJek");

@@ -11,20 +11,20 @@ usual_handlers! { api_keys }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let caller = service.caller.clone();
-    let create = service.change(move |change| {
-        let owner_id = accounts::owner(change, &caller, params.owner_id)?;
+    let create = service.write_resource(move |change| {
+        let owner_id = accounts::resolve_owner(change, &caller, params.owner_id)?;
         let mut key = new_item!(change, params => ApiKey {
             owner_id: Some(owner_id.clone()),
         });
-        change.put(&key)?;
-        key.token = Some(accounts::issue(change, &key.id, &owner_id)?);
+        change.put_document(&key)?;
+        key.token = Some(accounts::issue_token(change, &key.id, &owner_id)?);
         Ok(key)
     });
     create.await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         stored(change, changed_item!(change, params => ApiKey { description, metadata }))
     });
     update.await

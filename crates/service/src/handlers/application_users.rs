@@ -7,7 +7,7 @@ use ginnel_store::Transaction;
 use super::{Context, Handler, delete, get, list};
 use crate::Refusal;
 use crate::address::Base;
-use crate::context::{StoredResource, remove};
+use crate::context::{StoredResource, remove_or_refuse};
 use crate::logins::SESSIONS_OF_USER;
 
 impl StoredResource for ApplicationUser {
@@ -17,8 +17,9 @@ impl StoredResource for ApplicationUser {
 
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         let sessions = change.referrers(id, SESSIONS_OF_USER)?;
-        change.for_each(&sessions, |id| change.remove::<ApplicationSession>(id).map(drop))?;
-        remove::<Self>(change, id)
+        change
+            .for_each(&sessions, |id| change.remove_document::<ApplicationSession>(id).map(drop))?;
+        remove_or_refuse::<Self>(change, id)
     }
 }
 

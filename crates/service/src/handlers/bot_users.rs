@@ -9,7 +9,7 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, changed_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, remove};
+use crate::context::{StoredResource, remove_or_refuse};
 use crate::{Refusal, code};
 
 /// The longest name, in bytes.
@@ -29,12 +29,12 @@ impl StoredResource for BotUser {
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         for owned in change.referrers(id, "owner")? {
             if id::has_prefix(&owned, prefix::API_KEY) {
-                change.remove::<ApiKey>(&owned)?;
+                change.remove_document::<ApiKey>(&owned)?;
             } else {
-                change.remove::<Credential>(&owned)?;
+                change.remove_document::<Credential>(&owned)?;
             }
         }
-        remove::<Self>(change, id)
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
@@ -43,7 +43,7 @@ usual_handlers! { bot_users }
 pub(super) async fn create(service: Context, params: Create) -> OperationResult<Create> {
     BotUser::check_writer(&service.caller)?;
     check_name(&params.name)?;
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         let bot = BotUser {
             id: change.new_id(prefix::BOT_USER)?,
             created_at: Some(change.now()),
@@ -51,7 +51,7 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
             active: Some(params.active.unwrap_or(true)),
             ..BotUser::default()
         };
-        keep(change, &bot)?;
+        store_bot(change, &bot)?;
         Ok(bot)
     });
     create.await
@@ -60,22 +60,22 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
 pub(super) async fn update(service: Context, params: Update) -> OperationResult<Update> {
     BotUser::check_writer(&service.caller)?;
     params.name.as_deref().map_or(Ok(()), check_name)?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let bot = changed_item!(change, params => BotUser { name, active });
-        keep(change, &bot)?;
+        store_bot(change, &bot)?;
         Ok(bot)
     });
     update.await
 }
 
-fn keep(change: &Transaction<'_>, bot: &BotUser) -> Result<(), Refusal> {
+fn store_bot(change: &Transaction<'_>, bot: &BotUser) -> Result<(), Refusal> {
     let name = bot.name.as_deref().unwrap_or_default();
-    change.release(NAMES, &bot.id)?;
-    if !change.claim(NAMES, name, &bot.id)? {
+    change.release_claims(NAMES, &bot.id)?;
+    if !change.claim_key(NAMES, name, &bot.id)? {
         let message = format!("name: another bot user is called {name:?}");
         return Err(Refusal::new(code::BOT_NAME_TAKEN, message));
     }
-    Ok(change.put(bot)?)
+    Ok(change.put_document(bot)?)
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {

@@ -7,7 +7,7 @@ use ginnel_store::Transaction;
 
 use super::{Context, OperationResult, check_unused, new_item, stored, usual_handlers};
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove};
+use crate::context::{StoredResource, find_or_refuse, remove_or_refuse};
 use crate::{Refusal, code};
 
 /// The role of an authority for the edges whose visitors it vouches for.
@@ -25,15 +25,15 @@ impl StoredResource for CertificateAuthority {
     /// An authority that an edge uses cannot be deleted: the edge could only admit all visitors or none.
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         check_unused(change, id, &[AUTHORITY], "certificate authority", code::AUTHORITY_IN_USE)?;
-        remove::<Self>(change, id)
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
 usual_handlers! { certificate_authorities }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    let (ca_pem, certificate) = read(&params.ca_pem)?;
-    let create = service.change(move |change| {
+    let (ca_pem, certificate) = parse_authorities(&params.ca_pem)?;
+    let create = service.write_resource(move |change| {
         stored(
             change,
             new_item!(change, params => CertificateAuthority {
@@ -50,8 +50,8 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    let update = service.change(move |change| {
-        let mut authority: CertificateAuthority = found(change, &params.id)?;
+    let update = service.write_resource(move |change| {
+        let mut authority: CertificateAuthority = find_or_refuse(change, &params.id)?;
         authority.ca_pem = authority.ca_pem.take().map(certificate::without_private_keys);
         authority.description = params.description.or(authority.description);
         authority.metadata = params.metadata.or(authority.metadata);
@@ -62,7 +62,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 
 /// Why a certificate is not that of an authority.
 fn not_authority(der: &[u8]) -> String {
-    match x509::version(der) {
+    match x509::certificate_version(der) {
         Some(version @ 1..=2) => {
             format!("it is X.509 version {version}, which cannot say that it is")
         }
@@ -72,16 +72,17 @@ fn not_authority(der: &[u8]) -> String {
 
 /// The certificates as they are kept, without what else the text has, such as a key; and what the first one
 /// says. All must be those of authorities.
-fn read(pem: &str) -> Result<(String, CertificateFields), Refusal> {
+fn parse_authorities(pem: &str) -> Result<(String, CertificateFields), Refusal> {
     let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
     if pem.len() > MAX_PEM_BYTES {
         let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());
         return Err(invalid(&problem));
     }
     let mut first = None;
-    let certificates = certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
+    let certificates =
+        certificate::parse_certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
     for certificate in &certificates {
-        let read = CertificateFields::read(certificate)
+        let read = CertificateFields::from_der(certificate)
             .ok_or_else(|| invalid("a certificate cannot be read"))?;
         if !read.is_authority {
             let problem = format!(
@@ -95,5 +96,5 @@ fn read(pem: &str) -> Result<(String, CertificateFields), Refusal> {
     }
     only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
     let first = first.ok_or_else(|| invalid("holds no certificate in PEM"))?;
-    Ok((certificate::pem_of(&certificates), first))
+    Ok((certificate::encode_pem_chain(&certificates), first))
 }

@@ -15,7 +15,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 async fn get(service: Context, _: Get) -> OperationResult<Get> {
     // This finds a leap that has not been noticed yet.
     service.shared.store.age_time().await?;
-    Ok(shown(&service, service.shared.store.wall_time()))
+    Ok(clock_state(&service, service.shared.store.wall_time()))
 }
 
 async fn confirm(service: Context, _: Confirm) -> OperationResult<Confirm> {
@@ -23,11 +23,11 @@ async fn confirm(service: Context, _: Confirm) -> OperationResult<Confirm> {
     let (now, ended_pause) = service.shared.store.confirm_clock().await?;
     let ended_pause_seconds = ended_pause.as_secs();
     tracing::warn!(ended_pause_seconds, "an operator has confirmed the clock");
-    Ok(shown(&service, now))
+    Ok(clock_state(&service, now))
 }
 
-fn shown(service: &Context, time: SystemTime) -> ClockState {
-    let pause = service.shared.store.ages().pause().unwrap_or_default();
+fn clock_state(service: &Context, time: SystemTime) -> ClockState {
+    let pause = service.shared.store.age_clock().remaining_pause().unwrap_or_default();
     let pause_seconds = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
-    ClockState { time: Some(Timestamp::at(time)), pause_seconds: Some(pause_seconds) }
+    ClockState { time: Some(Timestamp::from_system_time(time)), pause_seconds: Some(pause_seconds) }
 }

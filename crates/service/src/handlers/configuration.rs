@@ -12,7 +12,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn reload(service: Context, _: Reload) -> OperationResult<Reload> {
     service.caller.check_admin(code::RELOAD_NEEDS_ADMIN, "reload the configuration")?;
-    service.shared.reloads.ask().await.map_err(|error| match error {
+    service.shared.reloads.request_reload().await.map_err(|error| match error {
         ReloadError::Nobody => {
             let message = "this service reads no configuration that could be reloaded";
             Refusal::new(code::NOTHING_TO_RELOAD, message)

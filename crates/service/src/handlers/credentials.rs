@@ -18,14 +18,14 @@ usual_handlers! { credentials }
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let acl = check_acl(params.acl.unwrap_or_default())?;
     let caller = service.caller.clone();
-    let create = service.change(move |change| {
-        let owner_id = accounts::owner(change, &caller, params.owner_id)?;
+    let create = service.write_resource(move |change| {
+        let owner_id = accounts::resolve_owner(change, &caller, params.owner_id)?;
         let mut credential = new_item!(change, params => Credential {
             acl: Some(acl),
             owner_id: Some(owner_id.clone()),
         });
-        change.put(&credential)?;
-        credential.token = Some(accounts::issue(change, &credential.id, &owner_id)?);
+        change.put_document(&credential)?;
+        credential.token = Some(accounts::issue_token(change, &credential.id, &owner_id)?);
         Ok(credential)
     });
     create.await
@@ -33,7 +33,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let acl = params.acl.map(check_acl).transpose()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let mut credential = changed_item!(change, params => Credential { description, metadata });
         credential.acl = acl.or(credential.acl);
         stored(change, credential)

@@ -6,11 +6,11 @@ use ginnel_api::remote::event_destinations::{
 };
 use ginnel_store::Transaction;
 
-use super::event_subscriptions::admins_only;
+use super::event_subscriptions::check_admin;
 use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, remove};
+use crate::context::{StoredResource, remove_or_refuse};
 use crate::events::{
     DESTINATION, DestinationSecret, check_name, check_secret, checked_url, new_secret,
 };
@@ -27,11 +27,11 @@ impl StoredResource for EventDestination {
     }
 
     fn check_reader(caller: &Caller) -> Result<(), Refusal> {
-        admins_only(caller)
+        check_admin(caller)
     }
 
     fn check_writer(caller: &Caller) -> Result<(), Refusal> {
-        admins_only(caller)
+        check_admin(caller)
     }
 
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
@@ -41,7 +41,7 @@ impl StoredResource for EventDestination {
         }
         DestinationSecret::remove(change, id)?;
         // Its waiting events may be many. They are removed step by step afterwards.
-        remove::<Self>(change, id)
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
@@ -57,18 +57,18 @@ struct CheckedTarget {
 usual_handlers! { event_destinations }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    admins_only(&service.caller)?;
+    check_admin(&service.caller)?;
     check_format(params.format.as_deref())?;
     let checked = check_target(&service, params.target)?;
     let new = new_secret()?;
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         check_count(change)?;
         let mut destination = new_item!(change, params => EventDestination {
             format: Some(JSON.to_owned()),
             target: Some(checked.target.clone()),
         });
-        change.put(&destination)?;
-        let made = keep_secret(change, &destination.id, checked, new, true)?;
+        change.put_document(&destination)?;
+        let made = store_secret(change, &destination.id, checked, new, true)?;
         show_secret(&mut destination, made);
         Ok(destination)
     });
@@ -76,21 +76,21 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    admins_only(&service.caller)?;
+    check_admin(&service.caller)?;
     // Generated clients send an empty one for what their caller left out.
     check_format(params.format.as_deref().filter(|format| !format.is_empty()))?;
     let checked = params.target.map(|target| check_target(&service, target)).transpose()?;
     let new = new_secret()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let mut destination = changed_item!(
             change, params => EventDestination { description, metadata }
         );
         let target = checked.as_ref().map(|checked| checked.target.clone());
         let moves = webhook_url(target.as_ref()) != webhook_url(destination.target.as_ref());
         destination.target = target.or(destination.target);
-        change.put(&destination)?;
+        change.put_document(&destination)?;
         if let Some(checked) = checked {
-            let made = keep_secret(change, &destination.id, checked, new, moves)?;
+            let made = store_secret(change, &destination.id, checked, new, moves)?;
             show_secret(&mut destination, made);
         }
         Ok(destination)
@@ -101,17 +101,19 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 fn check_format(format: Option<&str>) -> Result<(), Refusal> {
     match format {
         Some(format) if !format.eq_ignore_ascii_case(JSON) => {
-            Err(invalid(format!("format: {format:?} is not {JSON:?}")))
+            Err(invalid_value(format!("format: {format:?} is not {JSON:?}")))
         }
         _ => Ok(()),
     }
 }
 
 fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
-    if change.page::<EventDestination>(None, MAX_DESTINATIONS)?.len() < MAX_DESTINATIONS {
+    if change.document_page::<EventDestination>(None, MAX_DESTINATIONS)?.len() < MAX_DESTINATIONS {
         return Ok(());
     }
-    Err(invalid(format!("there are {MAX_DESTINATIONS} event destinations, which is the limit")))
+    Err(invalid_value(format!(
+        "there are {MAX_DESTINATIONS} event destinations, which is the limit"
+    )))
 }
 
 fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTarget, Refusal> {
@@ -123,22 +125,23 @@ fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTar
         ("azure_logs_ingestion", &target.azure_logs_ingestion),
     ];
     if let Some((name, _)) = clouds.iter().find(|(_, cloud)| cloud.is_some()) {
-        return Err(invalid(format!(
+        return Err(invalid_value(format!(
             "target.{name}: this service does not send events there; use webhook, file or otlp \
              (docs/guides/events.md#destinations)"
         )));
     }
     let count = [target.webhook.is_some(), target.file.is_some(), target.otlp.is_some()];
     if count.iter().filter(|is_there| **is_there).count() != 1 {
-        return Err(invalid("target: must be exactly one of webhook, file and otlp"));
+        return Err(invalid_value("target: must be exactly one of webhook, file and otlp"));
     }
     let reach = service.shared.event_reach;
-    let wrong = |field: &'static str| move |problem| invalid(format!("target.{field} {problem}"));
+    let wrong =
+        |field: &'static str| move |problem| invalid_value(format!("target.{field} {problem}"));
     if let Some(file) = &target.file {
         if !service.shared.has_event_folder {
             let message = "target.file: the operator of the service allows no files; the setting \
                            event_delivery.folder names a folder for them";
-            return Err(invalid(message));
+            return Err(invalid_value(message));
         }
         let name = file.name.as_deref().unwrap_or_default();
         check_name(name).map_err(wrong("file.name:"))?;
@@ -163,7 +166,7 @@ fn webhook_url(target: Option<&EventTarget>) -> Option<&str> {
 
 /// Keeps the secret of a webhook, and none for another target; gives it if it had to be made. One that was
 /// replaced is for the receiver that knows it: where the webhook `moves` to another URL, nothing is left of it.
-fn keep_secret(
+fn store_secret(
     change: &Transaction<'_>,
     destination_id: &str,
     checked: CheckedTarget,
@@ -175,7 +178,7 @@ fn keep_secret(
     match (is_webhook, checked.secret, stored) {
         (false, _, Some(_)) => DestinationSecret::remove(change, destination_id)?,
         (true, Some(secret), Some(_)) if !moves => {
-            DestinationSecret::put(change, destination_id, secret)?;
+            DestinationSecret::store_rotated(change, destination_id, secret)?;
         }
         (true, Some(secret), _) => DestinationSecret::reset(change, destination_id, secret)?,
         (true, None, None) => {
@@ -197,6 +200,6 @@ fn show_secret(destination: &mut EventDestination, made: Option<Secret>) {
     }
 }
 
-fn invalid(message: impl Into<String>) -> Refusal {
+fn invalid_value(message: impl Into<String>) -> Refusal {
     Refusal::new(code::INVALID_VALUE, message)
 }

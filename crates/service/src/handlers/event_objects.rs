@@ -25,14 +25,14 @@ macro_rules! plain {
 }
 
 /// Those that are made without the management API too: by commands, and by the start of a service.
-pub(crate) fn keys(base: &Base) -> Vec<EventObject> {
+pub(crate) fn key_objects(base: &Base) -> Vec<EventObject> {
     let has_acme = false;
     plain![base, has_acme: api_keys, credentials].into()
 }
 
 /// The resources whose changes are events.
-pub(crate) fn all(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventObject> {
-    let mut objects = keys(base);
+pub(crate) fn all_objects(base: &Base, gateway: &Gateway, has_acme: bool) -> Vec<EventObject> {
+    let mut objects = key_objects(base);
     objects.extend(plain![
         base, has_acme:
         bot_users,
@@ -96,7 +96,7 @@ mod tests {
     async fn objects() -> Vec<EventObject> {
         let authority = ginnel_gateway::tls::authority::LocalAuthority::open(None).unwrap();
         let gateway = Gateway::start(Default::default(), authority).await.unwrap();
-        all(&Base::new("http://api.test"), &gateway, false)
+        all_objects(&Base::new("http://api.test"), &gateway, false)
     }
 
     #[tokio::test]

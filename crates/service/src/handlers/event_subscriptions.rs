@@ -13,8 +13,8 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, remove, wrong_prefix};
-use crate::events::{DESTINATION, EVENT_TYPE, note_subscriptions};
+use crate::context::{StoredResource, remove_or_refuse, wrong_prefix};
+use crate::events::{DESTINATION, EVENT_TYPE, bump_subscription_version};
 use crate::{Refusal, code};
 
 /// How many destinations one subscription names at most.
@@ -35,51 +35,51 @@ impl StoredResource for EventSubscription {
     }
 
     fn check_reader(caller: &Caller) -> Result<(), Refusal> {
-        admins_only(caller)
+        check_admin(caller)
     }
 
     fn check_writer(caller: &Caller) -> Result<(), Refusal> {
-        admins_only(caller)
+        check_admin(caller)
     }
 
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
-        remove::<Self>(change, id)?;
-        Ok(note_subscriptions(change)?)
+        remove_or_refuse::<Self>(change, id)?;
+        Ok(bump_subscription_version(change)?)
     }
 }
 
 usual_handlers! { event_subscriptions }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    admins_only(&service.caller)?;
+    check_admin(&service.caller)?;
     let sources = check_sources(&service, params.sources.unwrap_or_default())?;
     let destinations = check_destinations(params.destination_ids.unwrap_or_default())?;
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         check_count(change)?;
         let subscription = new_item!(change, params => EventSubscription {});
-        keep(change, subscription, Some(sources), Some(destinations))
+        store_subscription(change, subscription, Some(sources), Some(destinations))
     });
     create.await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    admins_only(&service.caller)?;
+    check_admin(&service.caller)?;
     // Generated clients send empty lists for what their caller left out.
     let sources = params.sources.filter(|sources| !sources.is_empty());
     let sources = sources.map(|sources| check_sources(&service, sources)).transpose()?;
     let destinations = params.destination_ids.filter(|ids| !ids.is_empty());
     let destinations = destinations.map(check_destinations).transpose()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let subscription = changed_item!(
             change, params => EventSubscription { description, metadata }
         );
-        keep(change, subscription, sources, destinations)
+        store_subscription(change, subscription, sources, destinations)
     });
     update.await
 }
 
 /// Events tell about everybody, so not everybody may have them sent somewhere.
-pub(super) fn admins_only(caller: &Caller) -> Result<(), Refusal> {
+pub(super) fn check_admin(caller: &Caller) -> Result<(), Refusal> {
     let action = "see and change event destinations and subscriptions";
     caller.check_admin(code::EVENTS_NEED_ADMIN, action)
 }
@@ -111,7 +111,7 @@ pub(super) fn check_source(
     if source.fields.as_ref().is_some_and(|fields| !fields.is_empty()) {
         return invalid(format!("{place}fields: a choice is not offered: all fields are sent"));
     }
-    match service.shared.events.types().check(&source.r#type) {
+    match service.shared.events.types().check_name(&source.r#type) {
         Ok(()) => Ok(()),
         Err(problem) => invalid(format!("{place}type: {problem}")),
     }
@@ -135,7 +135,8 @@ fn check_destinations(ids: Vec<String>) -> Result<BTreeSet<String>, Refusal> {
 }
 
 fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
-    if change.page::<EventSubscription>(None, MAX_SUBSCRIPTIONS)?.len() < MAX_SUBSCRIPTIONS {
+    if change.document_page::<EventSubscription>(None, MAX_SUBSCRIPTIONS)?.len() < MAX_SUBSCRIPTIONS
+    {
         return Ok(());
     }
     let message = format!("there are {MAX_SUBSCRIPTIONS} event subscriptions, which is the limit");
@@ -143,14 +144,18 @@ fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
 }
 
 /// Stores a subscription, with new types and destinations if there are any.
-pub(super) fn keep(
+pub(super) fn store_subscription(
     change: &Transaction<'_>,
     mut subscription: EventSubscription,
     types: Option<BTreeSet<String>>,
     destinations: Option<BTreeSet<String>>,
 ) -> Result<EventSubscription, Refusal> {
     if let Some(types) = types {
-        change.link(&subscription.id, EVENT_TYPE, types.iter().map(String::as_str))?;
+        change.replace_references(
+            &subscription.id,
+            EVENT_TYPE,
+            types.iter().map(String::as_str),
+        )?;
         let source = |name| EventSource { r#type: Some(name), ..EventSource::default() };
         subscription.sources = Some(types.into_iter().map(source).collect());
     }
@@ -161,11 +166,11 @@ pub(super) fn keep(
                 return Err(Refusal::new(code::INVALID_VALUE, message));
             }
         }
-        change.link(&subscription.id, DESTINATION, ids.iter().map(String::as_str))?;
+        change.replace_references(&subscription.id, DESTINATION, ids.iter().map(String::as_str))?;
         let reference = |id| Ref { id, ..Ref::default() };
         subscription.destinations = Some(ids.into_iter().map(reference).collect());
     }
-    change.put(&subscription)?;
-    note_subscriptions(change)?;
+    change.put_document(&subscription)?;
+    bump_subscription_version(change)?;
     Ok(subscription)
 }

@@ -8,7 +8,7 @@ use super::{
     Context, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
 };
 use crate::address::Base;
-use crate::context::{StoredResource, remove};
+use crate::context::{StoredResource, remove_or_refuse};
 use crate::references::POLICY_OF_RULE;
 use crate::restrictions::POLICY_OF_RESTRICTION;
 use crate::{Refusal, code};
@@ -23,21 +23,21 @@ impl StoredResource for IpPolicy {
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         check_unused(change, id, &[POLICY_OF_RESTRICTION], "IP policy", code::POLICY_IN_USE)?;
         let rules = change.referrers(id, POLICY_OF_RULE)?;
-        change.for_each(&rules, |rule| change.remove::<IpPolicyRule>(rule).map(drop))?;
-        remove::<Self>(change, id)
+        change.for_each(&rules, |rule| change.remove_document::<IpPolicyRule>(rule).map(drop))?;
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
 usual_handlers! { ip_policies }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
-    let create =
-        service.change(move |change| stored(change, new_item!(change, params => IpPolicy {})));
+    let create = service
+        .write_resource(move |change| stored(change, new_item!(change, params => IpPolicy {})));
     create.await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         stored(change, changed_item!(change, params => IpPolicy { description, metadata }))
     });
     update.await

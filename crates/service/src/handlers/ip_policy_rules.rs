@@ -10,7 +10,7 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::context::{StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix};
 use crate::references::POLICY_OF_RULE;
 use crate::restrictions::check_caller_of_policy;
 use crate::{Refusal, code};
@@ -26,8 +26,8 @@ impl StoredResource for IpPolicyRule {
     }
 
     fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        let rule: Self = found(change, id)?;
-        remove::<Self>(change, id)?;
+        let rule: Self = find_or_refuse(change, id)?;
+        remove_or_refuse::<Self>(change, id)?;
         check_caller_of(change, &rule, &service.caller, service.restricted_address())
     }
 }
@@ -41,7 +41,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
         return Err(wrong_prefix("ip_policy_id", &params.ip_policy_id, prefix::IP_POLICY));
     }
     let (caller, address) = (service.caller.clone(), service.restricted_address());
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
         check_policy(change, &policy.id)?;
         let rule = new_item!(change, params => IpPolicyRule {
@@ -49,7 +49,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             ip_policy: Some(policy),
             action: Some(params.action),
         });
-        keep(change, &rule)?;
+        store_rule(change, &rule)?;
         check_caller_of(change, &rule, &caller, address)?;
         Ok(rule)
     });
@@ -59,9 +59,9 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
     let (caller, address) = (service.caller.clone(), service.restricted_address());
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let rule = changed_item!(change, params => IpPolicyRule { cidr, description, metadata });
-        keep(change, &rule)?;
+        store_rule(change, &rule)?;
         check_caller_of(change, &rule, &caller, address)?;
         Ok(rule)
     });
@@ -80,21 +80,21 @@ fn check_caller_of(
 }
 
 /// Stores a rule with its claim on the network.
-fn keep(change: &Transaction<'_>, rule: &IpPolicyRule) -> Result<(), Refusal> {
+fn store_rule(change: &Transaction<'_>, rule: &IpPolicyRule) -> Result<(), Refusal> {
     let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
     let cidr = rule.cidr.as_deref().unwrap_or_default();
-    let networks = networks(policy);
-    change.release(&networks, &rule.id)?;
-    if !change.claim(&networks, &canonical(cidr), &rule.id)? {
+    let networks = network_space(policy);
+    change.release_claims(&networks, &rule.id)?;
+    if !change.claim_key(&networks, &canonical_cidr(cidr), &rule.id)? {
         let message = format!("cidr: the IP policy has a rule for {cidr} already");
         return Err(Refusal::new(code::CIDR_DUPLICATE, message));
     }
-    change.link(&rule.id, POLICY_OF_RULE, [policy])?;
-    Ok(change.put(rule)?)
+    change.replace_references(&rule.id, POLICY_OF_RULE, [policy])?;
+    Ok(change.put_document(rule)?)
 }
 
 /// Where the networks of a policy are unique.
-fn networks(policy: &str) -> String {
+fn network_space(policy: &str) -> String {
     format!("cidr:{policy}")
 }
 
@@ -103,7 +103,7 @@ fn check_policy(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
         let message = format!("ip_policy_id: there is no IP policy {id:?}");
         return Err(Refusal::new(code::RULE_POLICY_UNKNOWN, message));
     }
-    if change.claims(&networks(id))? >= MOST_RULES {
+    if change.count_claims(&network_space(id))? >= MOST_RULES {
         let message = format!("the IP policy has {MOST_RULES} rules, which is the limit");
         return Err(Refusal::new(code::RULES_TOO_MANY, message));
     }
@@ -130,11 +130,11 @@ fn check_cidr(cidr: &str) -> Result<(), Refusal> {
     let Some((address, mask)) = cidr.split_once('/') else {
         let Ok(address) = cidr.parse::<IpAddr>() else { return Err(invalid()) };
         let message =
-            format!("cidr: {cidr:?} has no mask; for one address write {}", host(address));
+            format!("cidr: {cidr:?} has no mask; for one address write {}", host_network(address));
         return Err(Refusal::new(code::CIDR_NO_MASK, message));
     };
-    let Some((address, mask)) = parse(address, mask) else { return Err(invalid()) };
-    let network = network(address, mask);
+    let Some((address, mask)) = parse_network(address, mask) else { return Err(invalid()) };
+    let network = mask_address(address, mask);
     if network != address {
         let message = format!("cidr: {cidr:?} has bits outside its mask; write {network}/{mask}");
         return Err(Refusal::new(code::CIDR_HOST_BITS, message));
@@ -143,27 +143,27 @@ fn check_cidr(cidr: &str) -> Result<(), Refusal> {
 }
 
 /// One spelling for each network.
-fn canonical(cidr: &str) -> String {
-    let parsed = cidr.split_once('/').and_then(|(address, mask)| parse(address, mask));
+fn canonical_cidr(cidr: &str) -> String {
+    let parsed = cidr.split_once('/').and_then(|(address, mask)| parse_network(address, mask));
     parsed.map_or_else(|| cidr.to_owned(), |(address, mask)| format!("{address}/{mask}"))
 }
 
-fn parse(address: &str, mask: &str) -> Option<(IpAddr, u32)> {
+fn parse_network(address: &str, mask: &str) -> Option<(IpAddr, u32)> {
     let address: IpAddr = address.parse().ok()?;
     let digits = !mask.is_empty() && mask.bytes().all(|byte| byte.is_ascii_digit());
-    let mask = mask.parse().ok().filter(|mask| digits && *mask <= width(address))?;
+    let mask = mask.parse().ok().filter(|mask| digits && *mask <= address_bits(address))?;
     Some((address, mask))
 }
 
-fn width(address: IpAddr) -> u32 {
+fn address_bits(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-fn host(address: IpAddr) -> String {
-    format!("{address}/{}", width(address))
+fn host_network(address: IpAddr) -> String {
+    format!("{address}/{}", address_bits(address))
 }
 
-fn network(address: IpAddr, mask: u32) -> IpAddr {
+fn mask_address(address: IpAddr, mask: u32) -> IpAddr {
     match address {
         IpAddr::V4(v4) => {
             let bits = u32::MAX.checked_shl(32 - mask).unwrap_or(0);
@@ -192,6 +192,6 @@ mod tests {
 
     #[test]
     fn a_network_has_one_spelling() {
-        assert_eq!(canonical("2001:DB8:0::/032"), "2001:db8::/32");
+        assert_eq!(canonical_cidr("2001:DB8:0::/032"), "2001:db8::/32");
     }
 }

@@ -36,14 +36,14 @@ usual_handlers! { ip_restrictions }
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_admin(&service.caller)?;
     check_type(&params.r#type)?;
-    let policies = policies(params.ip_policy_ids)?;
+    let policies = policy_references(params.ip_policy_ids)?;
     let address = service.restricted_address();
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         let restriction = new_item!(change, params => AccountIpRestriction {
             enforced: Some(params.enforced.unwrap_or(false)),
             r#type: Some(params.r#type),
         });
-        let restriction = keep(change, restriction, Some(policies))?;
+        let restriction = store_restriction(change, restriction, Some(policies))?;
         check_caller(change, address)?;
         Ok(restriction)
     });
@@ -54,13 +54,13 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     check_admin(&service.caller)?;
     // Generated clients send an empty list for what their caller left out.
     let ids = params.ip_policy_ids.filter(|ids| !ids.is_empty());
-    let policies = ids.map(policies).transpose()?;
+    let policies = ids.map(policy_references).transpose()?;
     let address = service.restricted_address();
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let restriction = changed_item!(
             change, params => AccountIpRestriction { description, metadata, enforced }
         );
-        let restriction = keep(change, restriction, policies)?;
+        let restriction = store_restriction(change, restriction, policies)?;
         check_caller(change, address)?;
         Ok(restriction)
     });
@@ -68,7 +68,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 fn check_type(name: &str) -> Result<(), Refusal> {
-    if Ingress::of(name).is_some() {
+    if Ingress::from_name(name).is_some() {
         return Ok(());
     }
     let known = Ingress::ALL.map(Ingress::name).join(", ");
@@ -76,7 +76,7 @@ fn check_type(name: &str) -> Result<(), Refusal> {
     Err(Refusal::new(code::INVALID_VALUE, message))
 }
 
-fn policies(ids: Vec<String>) -> Result<Vec<Ref>, Refusal> {
+fn policy_references(ids: Vec<String>) -> Result<Vec<Ref>, Refusal> {
     if ids.is_empty() {
         let message = "ip_policy_ids: must name at least one IP policy";
         return Err(Refusal::new(code::RESTRICTION_EMPTY, message));
@@ -102,7 +102,7 @@ fn policies(ids: Vec<String>) -> Result<Vec<Ref>, Refusal> {
 }
 
 /// Stores a restriction, with new IP policies if there are any.
-fn keep(
+fn store_restriction(
     change: &Transaction<'_>,
     mut restriction: AccountIpRestriction,
     policies: Option<Vec<Ref>>,
@@ -116,9 +116,9 @@ fn keep(
             }
         }
         let ids = policies.iter().map(|policy| policy.id.as_str());
-        change.link(&restriction.id, POLICY_OF_RESTRICTION, ids)?;
+        change.replace_references(&restriction.id, POLICY_OF_RESTRICTION, ids)?;
         restriction.ip_policies = Some(policies);
     }
-    change.link(&restriction.id, INGRESS, restriction.r#type.as_deref())?;
+    change.replace_references(&restriction.id, INGRESS, restriction.r#type.as_deref())?;
     stored(change, restriction)
 }

@@ -44,7 +44,7 @@ pub(super) type Handler = OperationHandler<Context, Refusal>;
 pub(super) type PathHandlers = PathOperations<Context, Refusal>;
 
 /// Every handler of the service.
-pub(super) fn all() -> Vec<Handler> {
+pub(super) fn all_handlers() -> Vec<Handler> {
     let resources = [
         api_keys::handlers(),
         ip_policies::handlers(),
@@ -78,6 +78,6 @@ pub(super) fn all() -> Vec<Handler> {
 }
 
 /// The operations that have a handler, once for each handler.
-pub fn operations() -> Vec<&'static Info> {
-    all().into_iter().map(|handler| handler.info).collect()
+pub fn handled_operations() -> Vec<&'static Info> {
+    all_handlers().into_iter().map(|handler| handler.info).collect()
 }

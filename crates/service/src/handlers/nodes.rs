@@ -17,10 +17,10 @@ pub(super) fn handlers() -> Vec<Handler> {
 async fn list(service: Context, params: List) -> OperationResult<List> {
     check_before(params.before_id.as_deref(), prefix::NODE)?;
     let cluster = service.shared.cluster.as_ref();
-    let mut nodes = cluster.map(|cluster| shown(cluster)).unwrap_or_default();
+    let mut nodes = cluster.map(|cluster| list_nodes(cluster)).unwrap_or_default();
     let peers = service.shared.peers.as_ref();
-    let unreachable = peers.map(|peers| peers.unreachable()).unwrap_or_default();
-    let sessions = peers.map(|peers| peers.status()).unwrap_or_default();
+    let unreachable = peers.map(|peers| peers.unreachable_nodes()).unwrap_or_default();
+    let sessions = peers.map(|peers| peers.session_status()).unwrap_or_default();
     for node in &mut nodes {
         let session = sessions.iter().find(|session| *session.node_id == *node.id);
         let is_unreachable = unreachable.iter().any(|it| *it.id == *node.id);
@@ -34,13 +34,13 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
 }
 
 /// The nodes that have not stopped, oldest first.
-fn shown(cluster: &Cluster) -> Vec<Node> {
+fn list_nodes(cluster: &Cluster) -> Vec<Node> {
     let (now, own_id) = (Instant::now(), cluster.owner().node_id);
     let nodes = cluster.directory.nodes().into_iter().filter(|node| !node.state.stopped);
-    nodes.map(|node| show(&node, *node.id == *own_id, now)).collect()
+    nodes.map(|node| show_node(&node, *node.id == *own_id, now)).collect()
 }
 
-fn show(node: &KnownNode, own: bool, now: Instant) -> Node {
+fn show_node(node: &KnownNode, own: bool, now: Instant) -> Node {
     let number = |value: u64| Some(i64::try_from(value).unwrap_or(i64::MAX));
     let record = &node.record;
     Node {

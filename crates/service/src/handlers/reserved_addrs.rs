@@ -14,7 +14,7 @@ use crate::accounts::{self, Caller};
 use crate::address::Base;
 use crate::check::host_port;
 use crate::cluster::EndpointKey;
-use crate::context::{ServiceState, StoredResource, found, remove};
+use crate::context::{ServiceState, StoredResource, find_or_refuse, remove_or_refuse};
 use crate::domains::{ADDRESS, HOSTPORTS_OWNER, PORTS, address_at};
 use crate::references::HOSTPORTS;
 use crate::{Refusal, code};
@@ -29,9 +29,9 @@ impl StoredResource for ReservedAddr {
 
     /// An edge that lost its address would lose its port to others.
     fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        check_owner(&found(change, id)?, &service.caller)?;
+        check_owner(&find_or_refuse(change, id)?, &service.caller)?;
         check_unused(change, id, &[ADDRESS], "reserved address", code::ADDR_IN_USE)?;
-        remove::<Self>(change, id)
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
@@ -43,11 +43,11 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     // Before the change, which may be made more than once, and must read the same each time.
     let tried = if requested.is_some() { 0 } else { MAX_TRIED_PORTS };
     let candidates: Vec<u16> = (0..tried).map_while(|_| shared.gateway.free_port()).collect();
-    let create = service.change(move |change| {
-        let owner_id = accounts::owner(change, &caller, params.owner_id)?;
+    let create = service.write_resource(move |change| {
+        let owner_id = accounts::resolve_owner(change, &caller, params.owner_id)?;
         let port = match requested {
             Some(port) => check_free(change, port, &owner_id).map(|()| port)?,
-            None => unclaimed(change, &candidates)?,
+            None => find_unreserved(change, &candidates)?,
         };
         let address = new_item!(change, params => ReservedAddr {
             addr: Some(shared.gateway.address_of(port)),
@@ -56,7 +56,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
         });
         let has_edge = adopt_edges(change, &address.id, port, &owner_id, caller.admin)?;
         check_online(&shared, port, &owner_id, has_edge)?;
-        change.claim(PORTS, &port.to_string(), &address.id)?;
+        change.claim_key(PORTS, &port.to_string(), &address.id)?;
         stored(change, address)
     });
     let address = create.await?;
@@ -66,8 +66,8 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let caller = service.caller.clone();
-    let update = service.change(move |change| {
-        let mut address: ReservedAddr = found(change, &params.id)?;
+    let update = service.write_resource(move |change| {
+        let mut address: ReservedAddr = find_or_refuse(change, &params.id)?;
         check_owner(&address, &caller)?;
         address.description = params.description.or(address.description);
         address.metadata = params.metadata.or(address.metadata);
@@ -102,7 +102,7 @@ fn check_free(change: &Transaction<'_>, port: u16, owner_id: &str) -> Result<(),
 }
 
 /// The first of these ports that nobody has reserved.
-fn unclaimed(change: &Transaction<'_>, candidates: &[u16]) -> Result<u16, Refusal> {
+fn find_unreserved(change: &Transaction<'_>, candidates: &[u16]) -> Result<u16, Refusal> {
     for port in candidates {
         if change.claimant(PORTS, &port.to_string())?.is_none() {
             return Ok(*port);
@@ -130,7 +130,11 @@ fn adopt_edges(
             return Err(Refusal::new(code::ADDR_ONLINE, message));
         }
         let known = change.references(&id_of_edge, ADDRESS)?;
-        change.link(&id_of_edge, ADDRESS, known.iter().map(String::as_str).chain([id]))?;
+        change.replace_references(
+            &id_of_edge,
+            ADDRESS,
+            known.iter().map(String::as_str).chain([id]),
+        )?;
         has_edge = true;
     }
     Ok(has_edge)
@@ -142,7 +146,7 @@ fn edges_at(change: &Transaction<'_>, port: u16) -> Result<Vec<String>, Refusal>
         let mut hostports = edge.hostports.iter().flatten();
         hostports.any(|text| host_port(text).is_ok_and(|(_, its)| its == port))
     };
-    let edges = change.all::<TcpEdge>()?.into_iter().filter(has_port);
+    let edges = change.all_documents::<TcpEdge>()?.into_iter().filter(has_port);
     Ok(edges.map(|edge| edge.id).collect())
 }
 
@@ -156,7 +160,7 @@ fn check_online(
     let here = shared.registry.holder_of_port(port);
     if let Some((_, holder_id, tunnel)) = &here {
         return match tunnel {
-            Some(tunnel) if *holder_id != owner_id => Err(in_use(port, tunnel)),
+            Some(tunnel) if *holder_id != owner_id => Err(in_use_refusal(port, tunnel)),
             _ => Ok(()),
         };
     }
@@ -165,7 +169,7 @@ fn check_online(
     if let Some(tunnel) = others.unwrap_or_default().first() {
         return match *tunnel.account_id == *owner_id {
             true => Ok(()),
-            false => Err(in_use(port, &tunnel.id)),
+            false => Err(in_use_refusal(port, &tunnel.id)),
         };
     }
     if has_edge || shared.gateway.can_listen(port) {
@@ -175,23 +179,23 @@ fn check_online(
     Err(Refusal::new(code::ADDR_ONLINE, message))
 }
 
-fn in_use(port: u16, tunnel_id: &str) -> Refusal {
+fn in_use_refusal(port: u16, tunnel_id: &str) -> Refusal {
     let message = format!("port: {port} is in use by the tunnel {tunnel_id}");
     Refusal::new(code::ADDR_ONLINE, message)
 }
 
 /// Ends tunnels of this node whose ports others have reserved at another, from now on.
-pub(crate) fn follow(state: &Arc<ServiceState>) {
+pub(crate) fn follow_reservations(state: &Arc<ServiceState>) {
     let (follower, runtime) = (Arc::downgrade(state), Handle::current());
-    state.store.watch(move |changes| {
-        let Some(changed) = changes.select(|id| has_prefix(id, prefix::RESERVED_ADDR)) else {
+    state.store.watch_changes(move |changes| {
+        let Some(changed) = changes.filter_ids(|id| has_prefix(id, prefix::RESERVED_ADDR)) else {
             return;
         };
         let Some(state) = follower.upgrade() else { return };
         runtime.spawn(async move {
             let read = state.store.read(move |view| match changed {
-                Changes::Of(ids) => view.find_all::<ReservedAddr>(&ids),
-                Changes::All => view.all(),
+                Changes::Of(ids) => view.find_documents::<ReservedAddr>(&ids),
+                Changes::All => view.all_documents(),
             });
             match read.await {
                 Ok(addresses) => addresses.iter().for_each(|it| end_tunnel_of_another(&state, it)),

@@ -21,7 +21,9 @@ use crate::address::Base;
 use crate::agents::OnlineTunnel;
 use crate::certificates::{CERTIFICATE, ManagedName};
 use crate::cluster::RemoteTunnel;
-use crate::context::{ServiceState, StoredResource, found, remove, wrong_prefix};
+use crate::context::{
+    ServiceState, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
+};
 use crate::domains::{self, DOMAIN, DOMAINS, HOSTPORTS_OWNER};
 use crate::references::HOSTPORTS;
 use crate::{Refusal, code};
@@ -41,9 +43,9 @@ impl StoredResource for ReservedDomain {
 
     /// An edge that lost its domain would lose its certificate, and its name to others.
     fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        check_owner(&found(change, id)?, &service.caller)?;
+        check_owner(&find_or_refuse(change, id)?, &service.caller)?;
         check_unused(change, id, &[DOMAIN], "reserved domain", code::DOMAIN_IN_USE)?;
-        remove::<Self>(change, id)
+        remove_or_refuse::<Self>(change, id)
     }
 
     fn complete(&mut self, view: &View<'_>, has_acme: bool) -> Result<(), StoreError> {
@@ -58,7 +60,7 @@ impl StoredResource for ReservedDomain {
         };
         let managed = ManagedName::find(view, name)?.unwrap_or_default();
         self.certificate_management_policy.get_or_insert(policy);
-        self.certificate_management_status = Some(status(&managed));
+        self.certificate_management_status = Some(management_status(&managed));
         let certificate = managed.certificate_id;
         self.certificate = certificate.map(|id| Ref { id, uri: String::new() });
         Ok(())
@@ -81,14 +83,14 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let name = check_name(&params.domain)?;
     check_regions(params.resolves_to.as_deref())?;
     let shared = service.shared.clone();
-    let certificate = CertificateChange::of(
+    let certificate = CertificateChange::from_request(
         &service,
         params.certificate_id,
         params.certificate_management_policy,
     )?;
     let caller = service.caller.clone();
-    let create = service.change(move |change| {
-        let owner_id = accounts::owner(change, &caller, params.owner_id)?;
+    let create = service.write_resource(move |change| {
+        let owner_id = accounts::resolve_owner(change, &caller, params.owner_id)?;
         check_free(change, &name, &owner_id)?;
         check_online(&shared, &name, &owner_id)?;
         let mut domain = new_item!(change, params => ReservedDomain {
@@ -96,10 +98,10 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             region: Some(params.region.unwrap_or_default()),
             owner_id: Some(owner_id.clone()),
         });
-        certificate.apply(change, &mut domain)?;
-        change.claim(DOMAINS, &name, &domain.id)?;
+        certificate.apply_to(change, &mut domain)?;
+        change.claim_key(DOMAINS, &name, &domain.id)?;
         adopt_edges(change, &domain, &name, &owner_id)?;
-        change.put(&domain)?;
+        change.put_document(&domain)?;
         Ok(domain)
     });
     create.await
@@ -107,20 +109,20 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     check_regions(params.resolves_to.as_deref())?;
-    let certificate = CertificateChange::of(
+    let certificate = CertificateChange::from_request(
         &service,
         params.certificate_id,
         params.certificate_management_policy,
     )?;
     let caller = service.caller.clone();
-    let update = service.change(move |change| {
-        let mut domain: ReservedDomain = found(change, &params.id)?;
+    let update = service.write_resource(move |change| {
+        let mut domain: ReservedDomain = find_or_refuse(change, &params.id)?;
         check_owner(&domain, &caller)?;
         domain.description = params.description.or(domain.description);
         domain.metadata = params.metadata.or(domain.metadata);
         domain.region = params.region.or(domain.region);
-        certificate.apply(change, &mut domain)?;
-        change.put(&domain)?;
+        certificate.apply_to(change, &mut domain)?;
+        change.put_document(&domain)?;
         Ok(domain)
     });
     update.await
@@ -132,10 +134,10 @@ async fn delete_certificate(
 ) -> OperationResult<DeleteCertificate> {
     let caller = service.caller.clone();
     let delete = service.write(move |change| {
-        let mut domain: ReservedDomain = found(change, &params.id)?;
+        let mut domain: ReservedDomain = find_or_refuse(change, &params.id)?;
         check_owner(&domain, &caller)?;
-        CertificateChange::Remove.apply(change, &mut domain)?;
-        Ok(change.put(&domain)?)
+        CertificateChange::Remove.apply_to(change, &mut domain)?;
+        Ok(change.put_document(&domain)?)
     });
     delete.await
 }
@@ -143,7 +145,7 @@ async fn delete_certificate(
 async fn delete_policy(service: Context, params: DeletePolicy) -> OperationResult<DeletePolicy> {
     let (caller, has_acme) = (service.caller.clone(), service.shared.has_acme);
     let delete = service.write(move |change| {
-        let mut domain: ReservedDomain = found(change, &params.id)?;
+        let mut domain: ReservedDomain = find_or_refuse(change, &params.id)?;
         check_owner(&domain, &caller)?;
         if has_acme && domain.certificate.is_none() {
             let message = "the service obtains a certificate for each of its domains; give the domain a \
@@ -151,7 +153,7 @@ async fn delete_policy(service: Context, params: DeletePolicy) -> OperationResul
             return Err(invalid_policy(message));
         }
         domain.certificate_management_policy = None;
-        Ok(change.put(&domain)?)
+        Ok(change.put_document(&domain)?)
     });
     delete.await
 }
@@ -196,7 +198,7 @@ fn check_free(change: &Transaction<'_>, name: &str, owner_id: &str) -> Result<()
             return Err(Refusal::new(code, message));
         }
         if !is_own {
-            return Err(conflict(name, &above));
+            return Err(conflict_refusal(name, &above));
         }
     }
     match name.strip_prefix('*') {
@@ -210,24 +212,24 @@ fn check_below(view: &View<'_>, name: &str, suffix: &str, owner_id: &str) -> Res
         let is_below = domain.domain.as_ref().is_some_and(|below| below.ends_with(suffix));
         is_below && domain.owner_id.as_deref() != Some(owner_id)
     };
-    match view.all::<ReservedDomain>()?.into_iter().find(is_foreign) {
-        Some(below) => Err(conflict(name, below.domain.as_deref().unwrap_or_default())),
+    match view.all_documents::<ReservedDomain>()?.into_iter().find(is_foreign) {
+        Some(below) => Err(conflict_refusal(name, below.domain.as_deref().unwrap_or_default())),
         None => Ok(()),
     }
 }
 
-fn conflict(name: &str, other: &str) -> Refusal {
+fn conflict_refusal(name: &str, other: &str) -> Refusal {
     let message = format!("domain: {name:?} conflicts with {other:?} of another owner");
     Refusal::new(code::DOMAIN_CONFLICT, message)
 }
 
 /// Whether an agent of another owner has a name that belongs to a domain.
 fn is_foreign(tunnel: &OnlineTunnel, domain: &str, owner_id: &str) -> bool {
-    let belongs = |host: &str| belongs(host, domain);
+    let belongs = |host: &str| is_in_domain(host, domain);
     tunnel.session.agent.owner_id != owner_id && tunnel.host().is_some_and(belongs)
 }
 
-fn belongs(host: &str, domain: &str) -> bool {
+fn is_in_domain(host: &str, domain: &str) -> bool {
     match domain.strip_prefix('*') {
         Some(suffix) => host.ends_with(suffix),
         None => host == domain,
@@ -239,9 +241,10 @@ fn check_online(shared: &ServiceState, name: &str, owner_id: &str) -> Result<(),
     let here = tunnels.iter().find(|tunnel| is_foreign(tunnel, name, owner_id));
     let elsewhere = || {
         let is_foreign = |tunnel: &RemoteTunnel| {
-            *tunnel.account_id != *owner_id && tunnel.host().is_some_and(|it| belongs(it, name))
+            *tunnel.account_id != *owner_id
+                && tunnel.host().is_some_and(|it| is_in_domain(it, name))
         };
-        Some(shared.cluster.as_ref()?.directory.find(is_foreign)?.id.to_string())
+        Some(shared.cluster.as_ref()?.directory.find_tunnel_where(is_foreign)?.id.to_string())
     };
     match here.map(|tunnel| tunnel.id.clone()).or_else(elsewhere) {
         None => Ok(()),
@@ -254,10 +257,10 @@ fn check_online(shared: &ServiceState, name: &str, owner_id: &str) -> Result<(),
 
 /// Ends tunnels of this node whose host names others have reserved, from now on: what came online between the
 /// look at the tunnels and the commit, wherever that was.
-pub(crate) fn follow(state: &Arc<ServiceState>) {
+pub(crate) fn follow_reservations(state: &Arc<ServiceState>) {
     let (follower, runtime) = (Arc::downgrade(state), Handle::current());
-    state.store.watch(move |changes| {
-        let Some(domains) = changes.select(|id| has_prefix(id, prefix::RESERVED_DOMAIN)) else {
+    state.store.watch_changes(move |changes| {
+        let Some(domains) = changes.filter_ids(|id| has_prefix(id, prefix::RESERVED_DOMAIN)) else {
             return;
         };
         let Some(state) = follower.upgrade() else { return };
@@ -272,8 +275,8 @@ pub(crate) fn follow(state: &Arc<ServiceState>) {
 
 async fn end_tunnels_of_others(state: &ServiceState, changed: Changes) -> Result<(), StoreError> {
     let read = state.store.read(move |view| match changed {
-        Changes::Of(ids) => view.find_all::<ReservedDomain>(&ids),
-        Changes::All => view.all(),
+        Changes::Of(ids) => view.find_documents::<ReservedDomain>(&ids),
+        Changes::All => view.all_documents(),
     });
     for domain in read.await? {
         let (Some(name), Some(owner_id)) = (&domain.domain, &domain.owner_id) else { continue };
@@ -309,7 +312,7 @@ fn adopt_edges(
         }
         let known = change.references(&edge, DOMAIN)?;
         let domains = known.iter().map(String::as_str).chain([domain.id.as_str()]);
-        change.link(&edge, DOMAIN, domains)?;
+        change.replace_references(&edge, DOMAIN, domains)?;
     }
     Ok(())
 }
@@ -324,7 +327,7 @@ enum CertificateChange {
 }
 
 impl CertificateChange {
-    fn of(
+    fn from_request(
         service: &Context,
         certificate_id: Option<String>,
         policy: Option<CertificateManagementPolicy>,
@@ -342,7 +345,11 @@ impl CertificateChange {
         }
     }
 
-    fn apply(self, change: &Transaction<'_>, domain: &mut ReservedDomain) -> Result<(), Refusal> {
+    fn apply_to(
+        self,
+        change: &Transaction<'_>,
+        domain: &mut ReservedDomain,
+    ) -> Result<(), Refusal> {
         match self {
             Self::Keep => return Ok(()),
             Self::Remove => domain.certificate = None,
@@ -360,7 +367,7 @@ impl CertificateChange {
             }
         }
         let certificate = domain.certificate.as_ref().map(|certificate| certificate.id.as_str());
-        Ok(change.link(&domain.id, CERTIFICATE, certificate)?)
+        Ok(change.replace_references(&domain.id, CERTIFICATE, certificate)?)
     }
 }
 
@@ -395,7 +402,7 @@ fn check_covers(view: &View<'_>, id: &str, domain: &str) -> Result<(), Refusal> 
     let invalid =
         |problem: String| Refusal::new(code::INVALID_VALUE, format!("certificate_id: {problem}"));
     let certificate: TlsCertificate =
-        view.find(id)?.ok_or_else(|| invalid(format!("{id:?} does not exist")))?;
+        view.find_document(id)?.ok_or_else(|| invalid(format!("{id:?} does not exist")))?;
     let names = certificate.subject_alternative_names.and_then(|names| names.dns_names);
     let names = names.unwrap_or_default();
     let parent = domain.split_once('.').map_or(domain, |(_, parent)| parent);
@@ -409,7 +416,7 @@ fn check_covers(view: &View<'_>, id: &str, domain: &str) -> Result<(), Refusal> 
     Err(invalid(format!("the certificate is for {}, not for {domain:?}", names.join(", "))))
 }
 
-fn status(managed: &ManagedName) -> CertificateManagementStatus {
+fn management_status(managed: &ManagedName) -> CertificateManagementStatus {
     let at = |seconds: Option<u64>| seconds.map(Timestamp::at_unix);
     let is_done = managed.certificate_id.is_some() && managed.failure.is_none();
     let job = ProvisioningJob {

@@ -17,7 +17,7 @@ const LIST: &str = "/service_users";
 /// Read from the rows of bot users; what is stored is a [`BotUser`].
 impl StoredResource for ServiceUser {
     fn locate(&mut self, base: &Base) {
-        self.uri = base.at(&format!("{LIST}/{}", self.id));
+        self.uri = base.path_url(&format!("{LIST}/{}", self.id));
     }
 
     fn check_writer(caller: &Caller) -> Result<(), Refusal> {
@@ -39,11 +39,11 @@ usual_handlers! { service_users }
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let Create { name, active } = params;
     let bot = bots::create(service.clone(), bot_users::Create { name, active }).await?;
-    Ok(service.located(service_user(bot)))
+    Ok(service.with_addresses(service_user(bot)))
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let Update { id, name, active } = params;
     let bot = bots::update(service.clone(), bot_users::Update { id, name, active }).await?;
-    Ok(service.located(service_user(bot)))
+    Ok(service.with_addresses(service_user(bot)))
 }

@@ -13,7 +13,7 @@ pub(super) fn list<O: ListItems<Item: StoredResource>>() -> Handler {
     on(|service: Context, call: O| async move {
         O::Item::check_reader(&service.caller)?;
         let (before_id, limit) = call.into_window();
-        service.page::<O, O::Item>(before_id, limit).await
+        service.resource_page::<O, O::Item>(before_id, limit).await
     })
 }
 
@@ -21,7 +21,7 @@ pub(super) fn list<O: ListItems<Item: StoredResource>>() -> Handler {
 pub(super) fn get<O: GetItem<Output: StoredResource>>() -> Handler {
     on(|service: Context, call: O| async move {
         O::Output::check_reader(&service.caller)?;
-        service.find(call.into_id()).await
+        service.find_resource(call.into_id()).await
     })
 }
 
@@ -36,7 +36,7 @@ pub(super) fn delete<O: DeleteItem<Item: StoredResource>>() -> Handler {
 
 /// Stores a resource, and returns it.
 pub(super) fn stored<D: Document>(change: &Transaction<'_>, resource: D) -> Result<D, Refusal> {
-    change.put(&resource)?;
+    change.put_document(&resource)?;
     Ok(resource)
 }
 
@@ -96,7 +96,7 @@ macro_rules! new_item {
 /// The stored resource with those of these fields that the call has.
 macro_rules! changed_item {
     ($change:ident, $call:ident => $Name:ident { $($field:ident),+ $(,)? }) => {{
-        let mut item: $Name = $crate::context::found($change, &$call.id)?;
+        let mut item: $Name = $crate::context::find_or_refuse($change, &$call.id)?;
         $( item.$field = $call.$field.or(item.$field.take()); )+
         item
     }};

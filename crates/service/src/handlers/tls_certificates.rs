@@ -10,7 +10,7 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, check_unused, stored, usual_handlers};
 use crate::address::Base;
 use crate::certificates::{self, CERTIFICATE};
-use crate::context::{StoredResource, found};
+use crate::context::{StoredResource, find_or_refuse};
 use crate::{Refusal, code};
 
 /// The longest text of certificates or of a key, in bytes.
@@ -26,7 +26,7 @@ impl StoredResource for TlsCertificate {
     /// A certificate that a domain uses cannot be deleted: visitors would not trust the one that replaces it.
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         check_unused(change, id, &[CERTIFICATE], "TLS certificate", code::CERTIFICATE_IN_USE)?;
-        certificates::remove(change, id)?.then_some(()).ok_or_else(Refusal::not_found)
+        certificates::remove_certificate(change, id)?.then_some(()).ok_or_else(Refusal::not_found)
     }
 }
 
@@ -35,24 +35,24 @@ usual_handlers! { tls_certificates }
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let Create { certificate_pem, private_key_pem, description, metadata } = params;
     let now = service.shared.origin.timestamp();
-    let (certificate_pem, leaf) = read(&certificate_pem, &private_key_pem.0, &now)?;
-    let create = service.change(move |change| {
+    let (certificate_pem, leaf) = parse_certificate(&certificate_pem, &private_key_pem.0, &now)?;
+    let create = service.write_resource(move |change| {
         let certificate = TlsCertificate {
             id: change.new_id(prefix::TLS_CERTIFICATE)?,
             created_at: Some(change.now()),
             description: Some(description.unwrap_or_default()),
             metadata: Some(metadata.unwrap_or_default()),
-            ..certificates::describe(certificate_pem, leaf)
+            ..certificates::describe_certificate(certificate_pem, leaf)
         };
-        certificates::put(change, &certificate, private_key_pem)?;
+        certificates::store_certificate(change, &certificate, private_key_pem)?;
         Ok(certificate)
     });
     create.await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    let update = service.change(move |change| {
-        let mut certificate: TlsCertificate = found(change, &params.id)?;
+    let update = service.write_resource(move |change| {
+        let mut certificate: TlsCertificate = find_or_refuse(change, &params.id)?;
         let text = certificate.certificate_pem.take();
         certificate.certificate_pem = text.map(certificate::without_private_keys);
         certificate.description = params.description.or(certificate.description);
@@ -64,7 +64,11 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 
 /// The certificates as they are kept, without what else the text has, such as their key; and what the first
 /// one says, if it can be shown to visitors now.
-fn read(chain: &str, key: &str, now: &Timestamp) -> Result<(String, LeafFields), Refusal> {
+fn parse_certificate(
+    chain: &str,
+    key: &str,
+    now: &Timestamp,
+) -> Result<(String, LeafFields), Refusal> {
     let invalid = |field: &str, problem: &str| {
         Refusal::new(code::INVALID_VALUE, format!("{field}: {problem}"))
     };
@@ -74,7 +78,7 @@ fn read(chain: &str, key: &str, now: &Timestamp) -> Result<(String, LeafFields),
             return Err(invalid(field, &problem));
         }
     }
-    let certified = certificate::certified(chain.as_bytes(), key.as_bytes());
+    let certified = certificate::parse_certified_key(chain.as_bytes(), key.as_bytes());
     let certified = certified.map_err(|unusable| match unusable {
         Unusable::Certificate(problem) => invalid("certificate_pem", &problem),
         Unusable::Key(problem) if problem == certificate::MISMATCH => {
@@ -82,11 +86,11 @@ fn read(chain: &str, key: &str, now: &Timestamp) -> Result<(String, LeafFields),
         }
         Unusable::Key(problem) => invalid("private_key_pem", &problem),
     })?;
-    let leaf = certified.cert.first().and_then(|leaf| LeafFields::read(leaf));
+    let leaf = certified.cert.first().and_then(|leaf| LeafFields::from_der(leaf));
     let leaf = leaf.ok_or_else(|| invalid("certificate_pem", "cannot be read"))?;
     if leaf.certificate.not_after.0 <= now.0 {
         let problem = format!("expired at {}", leaf.certificate.not_after.0);
         return Err(invalid("certificate_pem", &problem));
     }
-    Ok((certificate::pem_of(&certified.cert), leaf))
+    Ok((certificate::encode_pem_chain(&certified.cert), leaf))
 }

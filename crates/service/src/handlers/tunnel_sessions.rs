@@ -28,45 +28,45 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
             page.with_items(rows)
         }
     };
-    let items = page.items.iter().map(|session| show(&service, session)).collect();
+    let items = page.items.iter().map(|session| show_session(&service, session)).collect();
     Ok(page.with_items(items))
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let found = match service.shared.cluster {
         Some(_) => find_row(&service, &params.id).await?,
-        None => service.shared.registry.session(&params.id).map(|online| session_row(&online)),
+        None => service.shared.registry.find_session(&params.id).map(|online| session_row(&online)),
     };
-    Ok(show(&service, &found.ok_or_else(Refusal::not_found)?))
+    Ok(show_session(&service, &found.ok_or_else(Refusal::not_found)?))
 }
 
 async fn find_row(service: &Context, id: &str) -> Result<Option<SessionDocument>, Refusal> {
     let id = id.to_owned();
-    service.read(move |view| Ok(cluster::find(view, &id)?)).await
+    service.read(move |view| Ok(cluster::find_row(view, &id)?)).await
 }
 
 async fn stop(service: Context, params: Stop) -> OperationResult<Stop> {
-    command(&service, &params.id, AgentCommand::Stop, code::STOP_REFUSED).await
+    send_command(&service, &params.id, AgentCommand::Stop, code::STOP_REFUSED).await
 }
 
 async fn restart(service: Context, params: Restart) -> OperationResult<Restart> {
-    command(&service, &params.id, AgentCommand::Restart, code::RESTART_REFUSED).await
+    send_command(&service, &params.id, AgentCommand::Restart, code::RESTART_REFUSED).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    command(&service, &params.id, AgentCommand::Update, code::UPDATE_REFUSED).await
+    send_command(&service, &params.id, AgentCommand::Update, code::UPDATE_REFUSED).await
 }
 
 /// Has an agent obey, through its node if that is another.
-async fn command(
+async fn send_command(
     service: &Context,
     id: &str,
     command: AgentCommand,
     code: ErrorCode,
 ) -> Result<(), Refusal> {
     let refused = |reason: String| Refusal::new(code, format!("the agent refuses: {reason}"));
-    if let Some(online) = service.shared.registry.session(id) {
-        return command.send(&online).await.map_err(refused);
+    if let Some(online) = service.shared.registry.find_session(id) {
+        return command.send_to(&online).await.map_err(refused);
     }
     if service.shared.cluster.is_none() {
         return Err(Refusal::not_found());
@@ -86,7 +86,7 @@ async fn command(
     })
 }
 
-fn show(service: &Context, session: &SessionDocument) -> TunnelSession {
+fn show_session(service: &Context, session: &SessionDocument) -> TunnelSession {
     let base = &service.shared.base;
     let credential_id = &session.credential_id;
     TunnelSession {

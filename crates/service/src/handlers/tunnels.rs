@@ -31,17 +31,17 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
         }
     };
     let groups = labels_of_groups(&service).await?;
-    let items = page.items.iter().map(|tunnel| show(&service, tunnel, &groups)).collect();
+    let items = page.items.iter().map(|tunnel| show_tunnel(&service, tunnel, &groups)).collect();
     Ok(page.with_items(items))
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let found = match service.shared.cluster {
-        Some(_) => service.read(move |view| Ok(cluster::find(view, &params.id)?)).await?,
-        None => service.shared.registry.tunnel(&params.id).map(|it| tunnel_row(&it, None)),
+        Some(_) => service.read(move |view| Ok(cluster::find_row(view, &params.id)?)).await?,
+        None => service.shared.registry.find_tunnel(&params.id).map(|it| tunnel_row(&it, None)),
     };
     let found = found.ok_or_else(Refusal::not_found)?;
-    Ok(show(&service, &found, &labels_of_groups(&service).await?))
+    Ok(show_tunnel(&service, &found, &labels_of_groups(&service).await?))
 }
 
 /// The labels of each tunnel group backend.
@@ -49,13 +49,13 @@ type Groups = Vec<(String, BTreeMap<String, String>)>;
 
 async fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
     let read = service.read(|view| {
-        let all = view.all::<TunnelGroupBackend>()?;
+        let all = view.all_documents::<TunnelGroupBackend>()?;
         Ok(all.into_iter().map(|group| (group.id, group.labels.unwrap_or_default())).collect())
     });
     read.await
 }
 
-fn show(service: &Context, tunnel: &TunnelDocument, groups: &Groups) -> Tunnel {
+fn show_tunnel(service: &Context, tunnel: &TunnelDocument, groups: &Groups) -> Tunnel {
     let base = &service.shared.base;
     let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
     let shown = Tunnel {

@@ -10,7 +10,7 @@ use ginnel_store::{Transaction, View};
 use super::vaults::{check_name, check_secrets_unread};
 use super::{Context, OperationResult, usual_handlers};
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove, wrong_prefix};
+use crate::context::{StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix};
 use crate::vaults::{SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim};
 use crate::{Refusal, code};
 
@@ -33,8 +33,8 @@ impl StoredResource for VaultSecret {
     }
 
     fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        check_secrets_unread(change, &[found(change, id)?], "deleted")?;
-        remove::<StoredSecret>(change, id)?;
+        check_secrets_unread(change, &[find_or_refuse(change, id)?], "deleted")?;
+        remove_or_refuse::<StoredSecret>(change, id)?;
         Ok(service.shared.vault_key.forget_without_secrets(change)?)
     }
 }
@@ -44,9 +44,9 @@ usual_handlers! { vault_secrets }
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_name("name", &params.name)?;
     check_value(&params.value)?;
-    let caller = refer(&service);
+    let caller = caller_reference(&service);
     let key = service.shared.vault_key.clone();
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         let vault = vault_of(change, params.vault_id.as_deref(), params.vault_name.as_deref())?;
         let now = change.now();
         if change.referrers(&vault.id, SECRETS_OF_VAULT)?.len() >= MAX_SECRETS {
@@ -70,9 +70,9 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             ..VaultSecret::default()
         };
         let secret = StoredSecret { shown, sealed };
-        claim(change, &secret)?;
-        change.link(&secret.shown.id, SECRETS_OF_VAULT, [vault.id.as_str()])?;
-        change.put(&secret)?;
+        claim_name(change, &secret)?;
+        change.replace_references(&secret.shown.id, SECRETS_OF_VAULT, [vault.id.as_str()])?;
+        change.put_document(&secret)?;
         Ok(secret.shown)
     });
     create.await
@@ -81,14 +81,14 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.name.as_deref().map_or(Ok(()), |name| check_name("name", name))?;
     params.value.as_ref().map_or(Ok(()), check_value)?;
-    let caller = refer(&service);
+    let caller = caller_reference(&service);
     let key = service.shared.vault_key.clone();
-    let update = service.change(move |change| {
-        let mut secret: StoredSecret = found(change, &params.id)?;
+    let update = service.write_resource(move |change| {
+        let mut secret: StoredSecret = find_or_refuse(change, &params.id)?;
         if let Some(name) = params.name.filter(|name| secret.name() != name) {
             check_secrets_unread(change, std::slice::from_ref(&secret), "renamed")?;
             secret.shown.name = Some(name);
-            claim(change, &secret)?;
+            claim_name(change, &secret)?;
         }
         if let Some(value) = params.value {
             secret.sealed = key.seal(change, &params.id, &value.0)?;
@@ -98,7 +98,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
         shown.metadata = params.metadata.or(shown.metadata.take());
         shown.updated_at = Some(change.now());
         shown.last_updated_by = caller;
-        change.put(&secret)?;
+        change.put_document(&secret)?;
         Ok(secret.shown)
     });
     update.await
@@ -127,20 +127,20 @@ fn vault_of(view: &View<'_>, id: Option<&str>, name: Option<&str>) -> Result<Vau
         return Err(invalid(format!("vault_name: names {named}, and vault_id is {id:?}")));
     }
     let id = named.as_deref().or(id).unwrap_or_default();
-    view.find(id)?.ok_or_else(|| invalid(format!("vault_id: there is no vault {id:?}")))
+    view.find_document(id)?.ok_or_else(|| invalid(format!("vault_id: there is no vault {id:?}")))
 }
 
-fn claim(change: &Transaction<'_>, secret: &StoredSecret) -> Result<(), Refusal> {
+fn claim_name(change: &Transaction<'_>, secret: &StoredSecret) -> Result<(), Refusal> {
     let id = &secret.shown.id;
-    change.release(SECRET_NAMES, id)?;
-    if change.claim(SECRET_NAMES, &secret_claim(secret.vault_id(), secret.name()), id)? {
+    change.release_claims(SECRET_NAMES, id)?;
+    if change.claim_key(SECRET_NAMES, &secret_claim(secret.vault_id(), secret.name()), id)? {
         return Ok(());
     }
     let message = format!("name: another secret of the vault is called {:?}", secret.name());
     Err(Refusal::new(code::SECRET_NAME_TAKEN, message))
 }
 
-fn refer(service: &Context) -> Option<Ref> {
+fn caller_reference(service: &Context) -> Option<Ref> {
     Some(Ref { id: service.caller.owner_id.clone(), ..Ref::default() })
 }
 

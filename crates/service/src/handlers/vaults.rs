@@ -9,8 +9,8 @@ use ginnel_store::Transaction;
 
 use super::{Context, Handler, OperationResult, delete, get, list, on, stored};
 use crate::address::Base;
-use crate::context::{StoredResource, check_before, found, remove};
-use crate::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, readers};
+use crate::context::{StoredResource, check_before, find_or_refuse, remove_or_refuse};
+use crate::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_readers};
 use crate::{Refusal, code};
 
 /// How many secrets a page has by default.
@@ -24,11 +24,11 @@ impl StoredResource for Vault {
     }
 
     fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        let vault: Self = found(change, id)?;
+        let vault: Self = find_or_refuse(change, id)?;
         check_unread(change, &vault, "deleted")?;
         let secrets = change.referrers(id, SECRETS_OF_VAULT)?;
-        change.for_each(&secrets, |id| change.remove::<StoredSecret>(id).map(drop))?;
-        remove::<Self>(change, id)?;
+        change.for_each(&secrets, |id| change.remove_document::<StoredSecret>(id).map(drop))?;
+        remove_or_refuse::<Self>(change, id)?;
         Ok(service.shared.vault_key.forget_without_secrets(change)?)
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     check_name("name", &params.name)?;
     let caller = service.caller.owner_id.clone();
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         let now = change.now();
         let vault = Vault {
             id: change.new_id(prefix::VAULT)?,
@@ -60,7 +60,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
             last_updated_by: Some(caller),
             ..Vault::default()
         };
-        claim(change, &vault)?;
+        claim_name(change, &vault)?;
         stored(change, vault)
     });
     create.await
@@ -73,21 +73,21 @@ async fn get_secrets_by_vault(
     let GetSecretsByVault { id, before_id: before, limit } = params;
     check_before(before.as_deref(), prefix::VAULT_SECRET)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_ITEMS);
-    let uri = service.shared.base.at(&format!("/vaults/{id}/secrets"));
+    let uri = service.shared.base.path_url(&format!("/vaults/{id}/secrets"));
     let read = service.read(move |view| {
-        found::<Vault>(view, &id)?;
+        find_or_refuse::<Vault>(view, &id)?;
         let ids = view.referrers(&id, SECRETS_OF_VAULT)?.into_iter();
         let ids = ids.filter(|id| before.as_ref().is_none_or(|before| id < before));
         // One more than is shown tells whether there is a next page.
         let ids: Vec<_> = ids.take(limit + 1).collect();
-        let mut secrets: Vec<VaultSecret> = view.find_all(&ids)?;
+        let mut secrets: Vec<VaultSecret> = view.find_documents(&ids)?;
         secrets.sort_by(|one, other| other.id.cmp(&one.id));
         Ok(secrets)
     });
     let mut secrets = read.await?;
     let has_more = secrets.len() > limit;
     secrets.truncate(limit);
-    let items: Vec<_> = secrets.into_iter().map(|secret| service.located(secret)).collect();
+    let items: Vec<_> = secrets.into_iter().map(|secret| service.with_addresses(secret)).collect();
     let last = items.last().filter(|_| has_more);
     let next_page_uri = last.map(|last| format!("{uri}?before_id={}&limit={limit}", last.id));
     let field = GetSecretsByVault::INFO.list_field().to_owned();
@@ -97,16 +97,16 @@ async fn get_secrets_by_vault(
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     params.name.as_deref().map_or(Ok(()), |name| check_name("name", name))?;
     let caller = service.caller.owner_id.clone();
-    let update = service.change(move |change| {
-        let mut vault: Vault = found(change, &params.id)?;
+    let update = service.write_resource(move |change| {
+        let mut vault: Vault = find_or_refuse(change, &params.id)?;
         let renamed = params.name.filter(|name| vault.name.as_ref() != Some(name));
         if let Some(name) = renamed {
             check_unread(change, &vault, "renamed")?;
             vault.name = Some(name.clone());
-            claim(change, &vault)?;
+            claim_name(change, &vault)?;
             for mut secret in secrets_of(change, &vault.id)? {
                 secret.shown.vault_name = Some(name.clone());
-                change.put(&secret)?;
+                change.put_document(&secret)?;
             }
         }
         vault.description = params.description.or(vault.description);
@@ -131,7 +131,7 @@ pub(super) fn check_secrets_unread(
 ) -> Result<(), Refusal> {
     let mut in_use = None;
     change.for_each(secrets, |secret| {
-        let readers = readers(change, &secret.shown.id)?;
+        let readers = secret_readers(change, &secret.shown.id)?;
         if in_use.is_none() && !readers.is_empty() {
             in_use = Some((secret.shown.clone(), readers));
         }
@@ -153,16 +153,16 @@ fn secrets_of(change: &Transaction<'_>, vault_id: &str) -> Result<Vec<StoredSecr
     let ids = change.referrers(vault_id, SECRETS_OF_VAULT)?;
     let mut secrets = Vec::new();
     change.for_each(&ids, |id| {
-        secrets.extend(change.find::<StoredSecret>(id)?);
+        secrets.extend(change.find_document::<StoredSecret>(id)?);
         Ok(())
     })?;
     Ok(secrets)
 }
 
-fn claim(change: &Transaction<'_>, vault: &Vault) -> Result<(), Refusal> {
+fn claim_name(change: &Transaction<'_>, vault: &Vault) -> Result<(), Refusal> {
     let name = vault.name.as_deref().unwrap_or_default();
-    change.release(VAULT_NAMES, &vault.id)?;
-    if change.claim(VAULT_NAMES, name, &vault.id)? {
+    change.release_claims(VAULT_NAMES, &vault.id)?;
+    if change.claim_key(VAULT_NAMES, name, &vault.id)? {
         return Ok(());
     }
     let message = format!("name: another vault is called {name:?}");

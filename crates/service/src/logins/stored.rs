@@ -41,7 +41,7 @@ pub(super) fn has_ended(view: &View<'_>, attempt: &LoginAttemptId) -> Result<boo
 }
 
 /// Stores a session and its user; its identifier, or none where the login has made one before.
-pub(super) fn create(
+pub(super) fn create_session(
     change: &Transaction<'_>,
     new: &NewLoginSession,
 ) -> Result<Option<String>, StoreError> {
@@ -49,31 +49,31 @@ pub(super) fn create(
         return Ok(None);
     }
     let attempt = key_at(new.attempt.ends, &new.attempt.state);
-    change.claim(ENDED_LOGINS, &attempt, &attempt)?;
+    change.claim_key(ENDED_LOGINS, &attempt, &attempt)?;
     if let Some(before) = &new.replaces {
-        remove(change, before)?;
+        remove_session(change, before)?;
     }
     let user_id = store_user(change, new)?;
     let sessions = change.referrers(&user_id, SESSIONS_OF_USER)?;
     let surplus = sessions.get(MAX_SESSIONS_PER_USER - 1..).unwrap_or_default();
-    change.for_each(surplus, |id| remove(change, id))?;
+    change.for_each(surplus, |id| remove_session(change, id))?;
     let id = change.new_id(prefix::APPLICATION_SESSION)?;
-    change.put(&session(new, (&id, &user_id), change.now()))?;
-    change.link(&id, SESSIONS_OF_USER, [user_id.as_str()])?;
+    change.put_document(&new_session(new, (&id, &user_id), change.now()))?;
+    change.replace_references(&id, SESSIONS_OF_USER, [user_id.as_str()])?;
     change.claim_own(SESSION_ENDS, &key_at(new.expires, &id), &id)?;
     Ok(Some(id))
 }
 
 /// Removes a session.
-pub(super) fn remove(change: &Transaction<'_>, session_id: &str) -> Result<(), StoreError> {
-    change.remove::<ApplicationSession>(session_id).map(drop)
+pub(super) fn remove_session(change: &Transaction<'_>, session_id: &str) -> Result<(), StoreError> {
+    change.remove_document::<ApplicationSession>(session_id).map(drop)
 }
 
 /// Stores who has logged in; the identifier of the user.
 fn store_user(change: &Transaction<'_>, new: &NewLoginSession) -> Result<String, StoreError> {
     let name = user_name(new);
     let known = match change.claimant(USER_NAMES, &name)? {
-        Some(id) => change.find::<ApplicationUser>(&id)?,
+        Some(id) => change.find_document::<ApplicationUser>(&id)?,
         None => None,
     };
     let now = change.now();
@@ -81,19 +81,19 @@ fn store_user(change: &Transaction<'_>, new: &NewLoginSession) -> Result<String,
         Some(user) => user,
         None => {
             let id = change.new_id(prefix::APPLICATION_USER)?;
-            change.claim(USER_NAMES, &name, &id)?;
+            change.claim_key(USER_NAMES, &name, &id)?;
             ApplicationUser { id, created_at: Some(now.clone()), ..ApplicationUser::default() }
         }
     };
     let identity = &new.identity;
-    user.identity_provider = Some(provider(&new.provider_url));
-    user.provider_user_id = Some(limited(&identity.subject));
-    user.username = identity.username.as_deref().map(limited);
-    user.email = identity.email.as_deref().map(limited);
-    user.name = identity.name.as_deref().map(limited);
+    user.identity_provider = Some(identity_provider(&new.provider_url));
+    user.provider_user_id = Some(truncate_text(&identity.subject));
+    user.username = identity.username.as_deref().map(truncate_text);
+    user.email = identity.email.as_deref().map(truncate_text);
+    user.name = identity.name.as_deref().map(truncate_text);
     (user.last_login, user.last_active) = (Some(now.clone()), Some(now));
-    change.put(&user)?;
-    change.release(USER_ENDS, &user.id)?;
+    change.put_document(&user)?;
+    change.release_claims(USER_ENDS, &user.id)?;
     let end = new.expires.saturating_add(USER_RETENTION);
     change.claim_own(USER_ENDS, &key_at(end, &user.id), &user.id)?;
     Ok(user.id)
@@ -111,12 +111,12 @@ fn user_name(new: &NewLoginSession) -> String {
     ginnel_base::hex(digest)
 }
 
-fn provider(url: &str) -> IdentityProvider {
+fn identity_provider(url: &str) -> IdentityProvider {
     let host = WebUrl::parse(url).ok().map(|url| url.host().to_string());
-    IdentityProvider { name: host, url: Some(limited(url)) }
+    IdentityProvider { name: host, url: Some(truncate_text(url)) }
 }
 
-fn session(
+fn new_session(
     new: &NewLoginSession,
     (id, user_id): (&str, &str),
     now: Timestamp,
@@ -126,10 +126,10 @@ fn session(
     let has_edge = !edge_id.is_empty();
     let is_endpoint = route_id.starts_with(&format!("{}_", prefix::ENDPOINT));
     let browser = &new.browser;
-    let known = |text: &str| Some(limited(text)).filter(|text| !text.is_empty());
+    let known = |text: &str| Some(truncate_text(text)).filter(|text| !text.is_empty());
     ApplicationSession {
         id: id.to_owned(),
-        public_url: Some(limited(&new.public_url)),
+        public_url: Some(truncate_text(&new.public_url)),
         browser_session: Some(BrowserSession {
             user_agent: Some(UserAgent {
                 raw: known(&browser.user_agent),
@@ -150,7 +150,7 @@ fn session(
         application_user: Some(reference(user_id)),
         created_at: Some(now.clone()),
         last_active: Some(now),
-        expires_at: Some(timestamp(new.expires)),
+        expires_at: Some(to_timestamp(new.expires)),
         endpoint: (!has_edge && is_endpoint).then(|| reference(route_id)),
         edge: has_edge.then(|| reference(edge_id)),
         route: (has_edge && !route_id.is_empty()).then(|| reference(route_id)),
@@ -160,8 +160,10 @@ fn session(
 
 /// The second of the last request of a session that is stored, if the session is.
 pub(super) fn last_active(view: &View<'_>, session_id: &str) -> Result<Option<i64>, StoreError> {
-    let Some(session) = view.find::<ApplicationSession>(session_id)? else { return Ok(None) };
-    let second = session.last_active.and_then(|at| i64::try_from(at.unix()?).ok());
+    let Some(session) = view.find_document::<ApplicationSession>(session_id)? else {
+        return Ok(None);
+    };
+    let second = session.last_active.and_then(|at| i64::try_from(at.unix_seconds()?).ok());
     Ok(Some(second.unwrap_or_default()))
 }
 
@@ -170,37 +172,38 @@ pub(super) fn store_activity(
     change: &Transaction<'_>,
     activity: &LoginActivity,
 ) -> Result<(), StoreError> {
-    let at = timestamp(activity.last_active);
-    let Some(mut session) = change.find::<ApplicationSession>(&activity.session_id)? else {
+    let at = to_timestamp(activity.last_active);
+    let Some(mut session) = change.find_document::<ApplicationSession>(&activity.session_id)?
+    else {
         return Ok(());
     };
     // Another node may have seen the visitor since.
     if is_later(&at, session.last_active.as_ref()) {
         session.last_active = Some(at.clone());
-        session.expires_at = Some(timestamp(activity.expires));
-        change.put_quietly(&session)?;
-        change.release(SESSION_ENDS, &session.id)?;
+        session.expires_at = Some(to_timestamp(activity.expires));
+        change.put_document_quietly(&session)?;
+        change.release_claims(SESSION_ENDS, &session.id)?;
         change.claim_own(SESSION_ENDS, &key_at(activity.expires, &session.id), &session.id)?;
     }
     let user_id = session.application_user.map(|user| user.id).unwrap_or_default();
-    let Some(mut user) = change.find::<ApplicationUser>(&user_id)? else { return Ok(()) };
+    let Some(mut user) = change.find_document::<ApplicationUser>(&user_id)? else { return Ok(()) };
     if is_later(&at, user.last_active.as_ref()) {
         user.last_active = Some(at);
-        change.put_quietly(&user)?;
+        change.put_document_quietly(&user)?;
     }
     Ok(())
 }
 
 fn is_later(at: &Timestamp, before: Option<&Timestamp>) -> bool {
-    before.is_none_or(|before| at.unix() > before.unix())
+    before.is_none_or(|before| at.unix_seconds() > before.unix_seconds())
 }
 
-fn timestamp(second: i64) -> Timestamp {
+fn to_timestamp(second: i64) -> Timestamp {
     Timestamp::at_unix(u64::try_from(second).unwrap_or_default())
 }
 
 /// The beginning of a text that somebody else has made.
-fn limited(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     let mut ends = (0..=MAX_TEXT_BYTES.min(text.len())).rev();
     let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     text.get(..end).unwrap_or_default().to_owned()

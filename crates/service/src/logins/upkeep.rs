@@ -27,7 +27,7 @@ const BATCH: usize = 200;
 const REMOVAL_DELAY: i64 = 15 * 60;
 
 /// Looks after sessions for as long as the store and the gateway are in use.
-pub(super) async fn run(store: Weak<Store>, logins: Weak<Logins>) {
+pub(super) async fn maintain_sessions(store: Weak<Store>, logins: Weak<Logins>) {
     loop {
         tokio::time::sleep(INTERVAL.mul_f64(0.5 + random_fraction())).await;
         let Some((store, logins)) = store.upgrade().zip(logins.upgrade()) else { return };
@@ -38,14 +38,14 @@ pub(super) async fn run(store: Weak<Store>, logins: Weak<Logins>) {
 }
 
 /// Stores what is known here of sessions, before this node stops.
-pub(crate) async fn flush(store: &Arc<Store>, logins: &Arc<Logins>) {
+pub(crate) async fn flush_sessions(store: &Arc<Store>, logins: &Arc<Logins>) {
     or_debug!(store_activity(store, logins, true).await, "use of sessions is not stored");
     or_debug!(logins.remove_ended().await, "sessions that have ended here are still stored");
 }
 
 async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(), StoreError> {
     let (mut last, mut failures) = (Ok(()), 0);
-    for batch in logins.activity(all).chunks(BATCH) {
+    for batch in logins.due_activity(all).chunks(BATCH) {
         let written = batch.to_vec();
         let write = move |change: &Transaction<'_>| {
             change.defer_notice();
@@ -79,19 +79,20 @@ async fn remove_old(store: &Store, now: i64) -> Result<(), StoreError> {
     let due = now - REMOVAL_DELAY;
     let remove_session = |change: &Transaction<'_>, key: &str| {
         let Some(id) = change.claimant(SESSION_ENDS, key)? else { return Ok(()) };
-        change.release(SESSION_ENDS, &id)?;
-        stored::remove(change, &id)
+        change.release_claims(SESSION_ENDS, &id)?;
+        stored::remove_session(change, &id)
     };
     let sessions = keys_before(store, SESSION_ENDS, due).await?;
     let sessions = store.change_each(sessions, remove_session).await;
-    let forget_login = |change: &Transaction<'_>, key: &str| change.release(ENDED_LOGINS, key);
+    let forget_login =
+        |change: &Transaction<'_>, key: &str| change.release_claims(ENDED_LOGINS, key);
     let attempts = keys_before(store, ENDED_LOGINS, due).await?;
     let attempts = store.change_each(attempts, forget_login).await;
     let remove_user = move |change: &Transaction<'_>, key: &str| {
         let Some(id) = change.claimant(USER_ENDS, key)? else { return Ok(()) };
-        change.release(USER_ENDS, &id)?;
+        change.release_claims(USER_ENDS, &id)?;
         if change.referrers(&id, SESSIONS_OF_USER)?.is_empty() {
-            return change.remove::<ApplicationUser>(&id).map(drop);
+            return change.remove_document::<ApplicationUser>(&id).map(drop);
         }
         let later = stored::key_at(now.saturating_add(USER_RETENTION), &id);
         change.claim_own(USER_ENDS, &later, &id)
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use ginnel_api::remote::application_sessions::ApplicationSession;
     use ginnel_gateway::login::records::{LoginActivity, NewLoginSession};
-    use ginnel_store::rounds;
+    use ginnel_store::count_rounds;
 
     const NOW: i64 = 2_000_000_000;
 
@@ -127,17 +128,17 @@ mod tests {
     }
 
     async fn create(store: &Store, new: NewLoginSession) -> Option<String> {
-        store.write(move |change| stored::create(change, &new)).await.unwrap()
+        store.write(move |change| stored::create_session(change, &new)).await.unwrap()
     }
 
     fn count(store: &Store) -> (usize, usize, i64) {
         let read = |view: &ginnel_store::View<'_>| {
-            let sessions = view.all::<ApplicationSession>()?.len();
-            let ends = view.claims(SESSION_ENDS)? + view.claims(USER_ENDS)?;
+            let sessions = view.all_documents::<ApplicationSession>()?.len();
+            let ends = view.count_claims(SESSION_ENDS)? + view.count_claims(USER_ENDS)?;
             Ok::<_, StoreError>((
                 sessions,
-                view.all::<ApplicationUser>()?.len(),
-                ends + view.claims(ENDED_LOGINS)?,
+                view.all_documents::<ApplicationUser>()?.len(),
+                ends + view.count_claims(ENDED_LOGINS)?,
             ))
         };
         store.read_blocking(read).unwrap()
@@ -161,7 +162,7 @@ mod tests {
         let replaces = Some("as_before".to_owned());
         let new = NewLoginSession { replaces, ..login("ada", "state", NOW + 1000) };
 
-        let taken = rounds(|change| stored::create(change, &new));
+        let taken = count_rounds(|change| stored::create_session(change, &new));
 
         assert!(taken.is_some_and(|taken| taken < 8), "{taken:?}");
     }
@@ -174,8 +175,9 @@ mod tests {
         create(&store, NewLoginSession { replaces: first, ..login("bob", "two", NOW + 1000) })
             .await;
 
-        let sessions = store.read_blocking(|view| view.all::<ApplicationSession>()).unwrap();
-        let users = store.read_blocking(|view| view.all::<ApplicationUser>()).unwrap();
+        let sessions =
+            store.read_blocking(|view| view.all_documents::<ApplicationSession>()).unwrap();
+        let users = store.read_blocking(|view| view.all_documents::<ApplicationUser>()).unwrap();
         let of: Vec<_> = sessions.iter().filter_map(|it| it.application_user.as_ref()).collect();
         assert_eq!(of.iter().map(|user| &user.id).collect::<Vec<_>>(), [&users[0].id]);
     }
@@ -210,7 +212,8 @@ mod tests {
         create(&store, slash).await;
 
         assert_eq!(count(&store).1, 1);
-        let sessions = store.read_blocking(|view| view.all::<ApplicationSession>()).unwrap();
+        let sessions =
+            store.read_blocking(|view| view.all_documents::<ApplicationSession>()).unwrap();
         let agent = sessions[0].browser_session.clone().unwrap().user_agent.unwrap();
         assert_eq!(agent.raw.unwrap().len(), 510, "what is stored of a text is bounded");
     }
@@ -220,7 +223,7 @@ mod tests {
         let store = Store::open(None).unwrap();
         let fill = |change: &Transaction<'_>| {
             for number in 0..1010 {
-                stored::create(change, &login("ada", &number.to_string(), NOW + 1000))?;
+                stored::create_session(change, &login("ada", &number.to_string(), NOW + 1000))?;
             }
             Ok::<_, StoreError>(())
         };
@@ -236,11 +239,11 @@ mod tests {
         let id = create(&store, login("ada", "one", NOW + 1000)).await.unwrap();
         let is_notified = Arc::new(std::sync::atomic::AtomicBool::default());
         let watcher = is_notified.clone();
-        store.watch(move |changes| {
+        store.watch_changes(move |changes| {
             watcher.fetch_or(changes.includes(&id), std::sync::atomic::Ordering::Relaxed);
         });
         let [session]: [ApplicationSession; 1] =
-            store.read_blocking(|view| view.all()).unwrap().try_into().unwrap();
+            store.read_blocking(|view| view.all_documents()).unwrap().try_into().unwrap();
         let activity = LoginActivity {
             session_id: session.id.clone(),
             last_active: NOW + 900,
@@ -249,7 +252,8 @@ mod tests {
         let write = move |change: &Transaction<'_>| stored::store_activity(change, &activity);
         store.write(write).await.unwrap();
 
-        let after = store.read_blocking(|view| view.find::<ApplicationSession>(&session.id));
+        let after =
+            store.read_blocking(|view| view.find_document::<ApplicationSession>(&session.id));
         assert_ne!(after.unwrap().unwrap().last_active, session.last_active);
         assert!(!is_notified.load(std::sync::atomic::Ordering::Relaxed));
     }

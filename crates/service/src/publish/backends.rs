@@ -36,81 +36,85 @@ impl Backends {
     }
 
     /// Where a backend is found, whether it exists yet or not.
-    pub(super) fn of(&mut self, id: &str) -> Arc<ArcSwap<Backend>> {
+    pub(super) fn get_or_create(&mut self, id: &str) -> Arc<ArcSwap<Backend>> {
         let make = || Arc::new(ArcSwap::from_pointee(Backend::nothing()));
         self.known.entry(id.to_owned()).or_insert_with(make).clone()
     }
 
     /// Where the traffic of a module goes.
-    pub(super) fn of_module(&mut self, module: Option<BackendModule>) -> Arc<ArcSwap<Backend>> {
+    pub(super) fn for_module(&mut self, module: Option<BackendModule>) -> Arc<ArcSwap<Backend>> {
         let module = module.filter(EdgeModule::is_enabled);
         match module.and_then(|module| module.backend) {
-            Some(backend) => self.of(&backend.id),
+            Some(backend) => self.get_or_create(&backend.id),
             None => Arc::new(ArcSwap::from_pointee(Backend::nothing())),
         }
     }
 
     /// Publishes all backends, and takes back those that are gone; each document is read once.
-    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
         let mut gone: HashSet<String> = self.known.keys().cloned().collect();
         let mut publish = |this: &mut Self, id: &str, kind| {
             gone.remove(id);
-            this.publish(id, kind);
+            this.publish_backend(id, kind);
             Ok(())
         };
-        view.each(|it: TunnelGroupBackend| publish(self, &it.id.clone(), group(it)))?;
-        view.each(|it: HttpResponseBackend| publish(self, &it.id.clone(), fixed(it)))?;
-        view.each(|it: StaticBackend| {
+        view.for_each_document(|it: TunnelGroupBackend| {
+            publish(self, &it.id.clone(), group_kind(it))
+        })?;
+        view.for_each_document(|it: HttpResponseBackend| {
+            publish(self, &it.id.clone(), fixed_kind(it))
+        })?;
+        view.for_each_document(|it: StaticBackend| {
             let kind = self.at_address(&it);
             publish(self, &it.id, kind)
         })?;
-        view.each(|it: FailoverBackend| {
-            let (id, kind) = (it.id.clone(), self.failover(it));
+        view.for_each_document(|it: FailoverBackend| {
+            let (id, kind) = (it.id.clone(), self.failover_kind(it));
             publish(self, &id, kind)
         })?;
-        view.each(|it: WeightedBackend| {
-            let (id, kind) = (it.id.clone(), self.weighted(it));
+        view.for_each_document(|it: WeightedBackend| {
+            let (id, kind) = (it.id.clone(), self.weighted_kind(it));
             publish(self, &id, kind)
         })?;
-        gone.iter().for_each(|id| self.take_back(id));
+        gone.iter().for_each(|id| self.unpublish_backend(id));
         Ok(())
     }
 
-    fn publish(&mut self, id: &str, kind: BackendKind) {
-        self.of(id).store(Arc::new(Backend { id: id.into(), kind }));
+    fn publish_backend(&mut self, id: &str, kind: BackendKind) {
+        self.get_or_create(id).store(Arc::new(Backend { id: id.into(), kind }));
     }
 
     /// Publishes a backend of the kind that its identifier begins with.
-    pub(super) fn refresh(
+    pub(super) fn refresh_backend(
         &mut self,
         view: &View<'_>,
         kind: &str,
         id: &str,
     ) -> Result<(), store::StoreError> {
         let kind = match kind {
-            prefix::TUNNEL_GROUP => view.find(id)?.map(group),
-            prefix::FAILOVER => view.find(id)?.map(|backend| self.failover(backend)),
-            prefix::WEIGHTED => view.find(id)?.map(|backend| self.weighted(backend)),
-            prefix::HTTP_RESPONSE => view.find(id)?.map(fixed),
-            prefix::STATIC => view.find(id)?.map(|backend| self.at_address(&backend)),
+            prefix::TUNNEL_GROUP => view.find_document(id)?.map(group_kind),
+            prefix::FAILOVER => view.find_document(id)?.map(|backend| self.failover_kind(backend)),
+            prefix::WEIGHTED => view.find_document(id)?.map(|backend| self.weighted_kind(backend)),
+            prefix::HTTP_RESPONSE => view.find_document(id)?.map(fixed_kind),
+            prefix::STATIC => view.find_document(id)?.map(|backend| self.at_address(&backend)),
             // Keys, users and the like are nothing to traffic.
             _ => return Ok(()),
         };
         match kind {
-            Some(kind) => self.publish(id, kind),
-            None => self.take_back(id),
+            Some(kind) => self.publish_backend(id, kind),
+            None => self.unpublish_backend(id),
         }
         Ok(())
     }
 
     /// Leaves visitors of a deleted backend without a target.
-    fn take_back(&mut self, id: &str) {
+    fn unpublish_backend(&mut self, id: &str) {
         self.flawed.forget(id);
-        self.publish(id, BackendKind::Nothing);
+        self.publish_backend(id, BackendKind::Nothing);
     }
 
     fn at_address(&self, backend: &StaticBackend) -> BackendKind {
-        self.flawed.note(backend);
+        self.flawed.record_flaws(backend);
         let tls = backend.tls.as_ref().filter(|tls| tls.enabled == Some(true));
         let tls = tls.map(|tls| StaticTls {
             verify: !tls.is_unverified(),
@@ -122,7 +126,7 @@ impl Backends {
             Ok(address) => address,
             Err(problem) => {
                 tracing::error!(
-                    backend = backend.name(),
+                    backend = backend.display_name(),
                     err = %problem,
                     "the address of a static backend is refused; visitors get a 503"
                 );
@@ -130,7 +134,7 @@ impl Backends {
             }
         };
         match StaticTarget::new(address, tls) {
-            Ok(target) => BackendKind::Upstream(self.gateway.upstream(Arc::new(target))),
+            Ok(target) => BackendKind::Upstream(self.gateway.upstream_for_target(Arc::new(target))),
             // The fields were checked when they were stored.
             Err(err) => {
                 tracing::error!(backend = backend.id, %err, "static backend is unusable");
@@ -139,37 +143,38 @@ impl Backends {
         }
     }
 
-    fn failover(&mut self, backend: FailoverBackend) -> BackendKind {
+    fn failover_kind(&mut self, backend: FailoverBackend) -> BackendKind {
         let children = backend.backends.unwrap_or_default();
-        BackendKind::Failover(children.iter().map(|child| self.of(child)).collect())
+        BackendKind::Failover(children.iter().map(|child| self.get_or_create(child)).collect())
     }
 
-    fn weighted(&mut self, backend: WeightedBackend) -> BackendKind {
+    fn weighted_kind(&mut self, backend: WeightedBackend) -> BackendKind {
         let children = backend.backends.unwrap_or_default().into_iter();
-        let weighed =
-            |(child, weight): (String, i64)| (u64::try_from(weight).unwrap_or(0), self.of(&child));
+        let weighed = |(child, weight): (String, i64)| {
+            (u64::try_from(weight).unwrap_or(0), self.get_or_create(&child))
+        };
         BackendKind::Weighted(children.map(weighed).collect())
     }
 }
 
-fn group(backend: TunnelGroupBackend) -> BackendKind {
+fn group_kind(backend: TunnelGroupBackend) -> BackendKind {
     let labels = backend.labels.unwrap_or_default();
     BackendKind::Group { labels, turn: AtomicUsize::default() }
 }
 
-fn fixed(backend: HttpResponseBackend) -> BackendKind {
+fn fixed_kind(backend: HttpResponseBackend) -> BackendKind {
     let status = backend.status_code.and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default();
     let body = backend.body.unwrap_or_default();
     BackendKind::Fixed(FixedResponse {
         status,
-        headers: headers(backend.headers),
+        headers: to_header_map(backend.headers),
         body: body.into(),
     })
 }
 
 /// Headers of a stored answer; they were checked when they were stored.
-fn headers(headers: Option<BTreeMap<String, String>>) -> HeaderMap {
+fn to_header_map(headers: Option<BTreeMap<String, String>>) -> HeaderMap {
     let headers = headers.unwrap_or_default().into_iter();
     headers
         .filter_map(|(name, value)| {

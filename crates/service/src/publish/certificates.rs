@@ -22,8 +22,9 @@ impl PublishedCertificates {
 
     /// Publishes all certificates of names, after those that are gone were taken back: others may have their
     /// names.
-    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
-        let (domains, managed) = (view.all::<ReservedDomain>()?, view.all::<ManagedName>()?);
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+        let (domains, managed) =
+            (view.all_documents::<ReservedDomain>()?, view.all_documents::<ManagedName>()?);
         let stored: HashSet<&String> =
             domains.iter().map(|it| &it.id).chain(managed.iter().map(|it| &it.id)).collect();
         let mut gone: Vec<_> = self.names.keys().cloned().collect();
@@ -49,7 +50,7 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let domain = view.find(id)?;
+        let domain = view.find_document(id)?;
         self.publish_domain(view, id, domain)
     }
 
@@ -61,9 +62,9 @@ impl PublishedCertificates {
     ) -> Result<(), store::StoreError> {
         let chosen = domain.and_then(|domain| domain.domain.zip(domain.certificate));
         let chosen = chosen.map(|(name, certificate)| (name, certificate.id));
-        let (name, certificate) = self.replace(view, id, chosen)?;
+        let (name, certificate) = self.replace_name(view, id, chosen)?;
         if let Some(name) = name {
-            self.gateway.authority().named().uploaded.set(&name, certificate);
+            self.gateway.authority().named_certificates().uploaded.set(&name, certificate);
         }
         Ok(())
     }
@@ -74,7 +75,7 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let managed = view.find(id)?;
+        let managed = view.find_document(id)?;
         self.publish_managed(view, id, managed)
     }
 
@@ -85,15 +86,15 @@ impl PublishedCertificates {
         managed: Option<ManagedName>,
     ) -> Result<(), store::StoreError> {
         let chosen = managed.and_then(|managed| Some((managed.name, managed.certificate_id?)));
-        let (name, certificate) = self.replace(view, id, chosen)?;
+        let (name, certificate) = self.replace_name(view, id, chosen)?;
         if let Some(name) = name {
-            self.gateway.authority().named().obtained.set(&name, certificate);
+            self.gateway.authority().named_certificates().obtained.set(&name, certificate);
         }
         Ok(())
     }
 
     /// Notes which name has a certificate now; gives the name that is to change, and its certificate.
-    fn replace(
+    fn replace_name(
         &mut self,
         view: &View<'_>,
         id: &str,
@@ -102,7 +103,7 @@ impl PublishedCertificates {
         match chosen {
             Some((name, certificate)) => {
                 self.names.insert(id.to_owned(), name.clone());
-                Ok((Some(name), certificates::certified(view, &certificate)?))
+                Ok((Some(name), certificates::load_certified_key(view, &certificate)?))
             }
             None => Ok((self.names.remove(id), None)),
         }

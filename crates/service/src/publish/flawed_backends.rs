@@ -23,24 +23,25 @@ struct BackendFlaws {
 
 impl FlawedBackends {
     /// Returns the names of those whose certificates are not verified.
-    pub(crate) fn unverified(&self) -> Vec<String> {
-        let known = self.known();
+    pub(crate) fn unverified_names(&self) -> Vec<String> {
+        let known = self.lock_known();
         known.values().filter(|it| it.is_unverified).map(|it| it.name.clone()).collect()
     }
 
     /// Returns the identifiers of those whose addresses are refused, with the addresses and the reasons.
-    pub(crate) fn refused(&self) -> Vec<(String, String)> {
-        let known = self.known();
+    pub(crate) fn refused_addresses(&self) -> Vec<(String, String)> {
+        let known = self.lock_known();
         let refused = known.iter().filter_map(|(id, it)| Some((id, it.refused_address.as_ref()?)));
         refused.map(|(id, problem)| (id.clone(), problem.clone())).collect()
     }
 
     /// Notes a backend as it is now.
-    pub(super) fn note(&self, backend: &StaticBackend) {
+    pub(super) fn record_flaws(&self, backend: &StaticBackend) {
         let (is_unverified, refused_address) = (backend.is_unverified(), backend.refused_address());
         if is_unverified || refused_address.is_some() {
-            let flaws = BackendFlaws { name: backend.name(), is_unverified, refused_address };
-            self.known().insert(backend.id.clone(), flaws);
+            let flaws =
+                BackendFlaws { name: backend.display_name(), is_unverified, refused_address };
+            self.lock_known().insert(backend.id.clone(), flaws);
         } else {
             self.forget(&backend.id);
         }
@@ -48,10 +49,10 @@ impl FlawedBackends {
 
     /// Forgets a backend that is gone.
     pub(super) fn forget(&self, id: &str) {
-        self.known().remove(id);
+        self.lock_known().remove(id);
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, BackendFlaws>> {
+    fn lock_known(&self) -> MutexGuard<'_, BTreeMap<String, BackendFlaws>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,16 +72,16 @@ mod tests {
         };
         let tls = StaticBackendTls { enabled: Some(true), ..StaticBackendTls::default() };
 
-        known.note(&address("http://svc:swordfish@127.1:80"));
-        let [(id, problem)] = &known.refused()[..] else { unreachable!() };
+        known.record_flaws(&address("http://svc:swordfish@127.1:80"));
+        let [(id, problem)] = &known.refused_addresses()[..] else { unreachable!() };
         assert_eq!(id, "bkdst_1");
         assert!(problem.contains("@127.1:80") && !problem.contains("swordfish"), "{problem}");
 
-        known.note(&StaticBackend { tls: Some(tls), ..address("127.0.0.1:80") });
-        assert!(known.refused().is_empty());
-        assert_eq!(known.unverified(), ["bkdst_1 (127.0.0.1:80)"]);
+        known.record_flaws(&StaticBackend { tls: Some(tls), ..address("127.0.0.1:80") });
+        assert!(known.refused_addresses().is_empty());
+        assert_eq!(known.unverified_names(), ["bkdst_1 (127.0.0.1:80)"]);
 
-        known.note(&address("127.0.0.1:80"));
-        assert!(known.unverified().is_empty());
+        known.record_flaws(&address("127.0.0.1:80"));
+        assert!(known.unverified_names().is_empty());
     }
 }

@@ -55,8 +55,8 @@ impl HttpsEdges {
         modules: &mut ModuleCompiler,
         route_id: &str,
     ) -> Result<Option<String>, store::StoreError> {
-        let Some(route) = view.find::<HttpsEdgeRoute>(route_id)? else {
-            modules.forget(route_id);
+        let Some(route) = view.find_document::<HttpsEdgeRoute>(route_id)? else {
+            modules.forget_owner(route_id);
             return Ok(self.edges_of_routes.remove(route_id));
         };
         if let Some(edge) = &route.edge_id {
@@ -66,7 +66,7 @@ impl HttpsEdges {
     }
 
     /// Publishes all edges, and takes back those that are gone; each document is read once.
-    pub(super) fn load(
+    pub(super) fn publish_all(
         &mut self,
         view: &View<'_>,
         modules: &mut ModuleCompiler,
@@ -75,62 +75,62 @@ impl HttpsEdges {
         let mut gone_routes: HashSet<String> = self.edges_of_routes.keys().cloned().collect();
         let mut gone_edges: HashSet<String> = self.edges.keys().cloned().collect();
         let mut routes: HashMap<String, Routes> = HashMap::new();
-        view.each(|route: HttpsEdgeRoute| {
+        view.for_each_document(|route: HttpsEdgeRoute| {
             gone_routes.remove(&route.id);
             if let Some(edge_id) = route.edge_id.clone() {
-                let made = self.route(route, &edge_id, modules, backends);
+                let made = self.build_route(route, &edge_id, modules, backends);
                 routes.entry(edge_id).or_default().push(made);
             }
             Ok(())
         })?;
         let gateway = self.gateway.clone();
         let mut names = gateway.change_names();
-        view.each(|edge: HttpsEdge| {
+        view.for_each_document(|edge: HttpsEdge| {
             gone_edges.remove(&edge.id);
             let routes = routes.remove(&edge.id).unwrap_or_default();
-            self.publish(view, &edge, routes)?;
+            self.publish_edge(view, &edge, routes)?;
             self.take_names(&edge, &mut names);
             Ok(())
         })?;
-        gone_edges.iter().for_each(|id| self.remove(id, &mut names));
+        gone_edges.iter().for_each(|id| self.remove_edge(id, &mut names));
         for route in &gone_routes {
-            modules.forget(route);
+            modules.forget_owner(route);
             self.edges_of_routes.remove(route);
         }
         Ok(())
     }
 
     /// Publishes an edge, which may be gone.
-    pub(super) fn refresh(
+    pub(super) fn refresh_edge(
         &mut self,
         view: &View<'_>,
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let Some(edge) = view.find::<HttpsEdge>(id)? else {
+        let Some(edge) = view.find_document::<HttpsEdge>(id)? else {
             let gateway = self.gateway.clone();
-            self.remove(id, &mut gateway.change_names());
+            self.remove_edge(id, &mut gateway.change_names());
             return Ok(());
         };
         let routes = routes_of(view, id)?.into_iter();
-        let routes = routes.map(|route| self.route(route, id, modules, backends)).collect();
-        self.publish(view, &edge, routes)?;
+        let routes = routes.map(|route| self.build_route(route, id, modules, backends)).collect();
+        self.publish_edge(view, &edge, routes)?;
         let gateway = self.gateway.clone();
         self.take_names(&edge, &mut gateway.change_names());
         Ok(())
     }
 
     /// Takes an edge back that is gone.
-    fn remove(&mut self, id: &str, names: &mut HostChanges<'_>) {
+    fn remove_edge(&mut self, id: &str, names: &mut HostChanges<'_>) {
         self.incomplete.remove(id);
         if let Some(gone) = self.edges.remove(id) {
-            gone.names.end(names);
+            gone.names.release_all(names);
         }
     }
 
     /// A route of an edge, and the paths that it serves.
-    fn route(
+    fn build_route(
         &mut self,
         route: HttpsEdgeRoute,
         edge_id: &str,
@@ -144,11 +144,11 @@ impl HttpsEdges {
             _ => PathMatch::Prefix(path),
         };
         let metrics = self.gateway.edge_metrics(edge_id);
-        (matched, Arc::new(published(route, modules, backends, metrics)))
+        (matched, Arc::new(compile_route(route, modules, backends, metrics)))
     }
 
     /// Publishes an edge with its routes, the newest first.
-    fn publish(
+    fn publish_edge(
         &mut self,
         view: &View<'_>,
         edge: &HttpsEdge,
@@ -170,7 +170,7 @@ impl HttpsEdges {
     /// Leads the names of an edge to it.
     fn take_names(&mut self, edge: &HttpsEdge, changes: &mut HostChanges<'_>) {
         let known = self.edges.entry(edge.id.clone()).or_default();
-        if known.names.take(changes, names_of(edge.hostports.as_deref())) {
+        if known.names.replace_with(changes, names_of(edge.hostports.as_deref())) {
             self.incomplete.remove(&edge.id);
         } else {
             self.incomplete.insert(edge.id.clone());
@@ -178,11 +178,12 @@ impl HttpsEdges {
     }
 
     /// Tries again to get the names that others had.
-    pub(super) fn take_names_again(&mut self) {
+    pub(super) fn retry_names(&mut self) {
         let Self { gateway, edges, incomplete, .. } = self;
         if !incomplete.is_empty() {
             let mut changes = gateway.change_names();
-            let lacks = |id: &String| edges.get(id).is_some_and(|it| !it.names.add(&mut changes));
+            let lacks =
+                |id: &String| edges.get(id).is_some_and(|it| !it.names.claim_all(&mut changes));
             incomplete.retain(lacks);
         }
     }
@@ -209,15 +210,15 @@ impl PublishedEdge {
     }
 }
 
-fn published(
+fn compile_route(
     route: HttpsEdgeRoute,
     modules: &mut ModuleCompiler,
     backends: &mut Backends,
     metrics: Option<Arc<EdgeMetrics>>,
 ) -> Route {
-    let backend = backends.of_module(route.backend.clone());
+    let backend = backends.for_module(route.backend.clone());
     let build = |builder: &mut ModuleBuilder<'_>| route_modules!(build_modules, [route, builder]);
-    let modules = modules.build(&route.id, Scope::HttpsRoute, build);
+    let modules = modules.compile_for(&route.id, Scope::HttpsRoute, build);
     let edge_id = route.edge_id.unwrap_or_default().into();
     Route { id: route.id.into(), edge_id, modules, host_header: None, backend, metrics }
 }

@@ -29,7 +29,7 @@ impl IpPolicyTable {
         view: &View<'_>,
         rule_id: &str,
     ) -> Result<Option<String>, store::StoreError> {
-        let Some(rule) = view.find::<IpPolicyRule>(rule_id)? else {
+        let Some(rule) = view.find_document::<IpPolicyRule>(rule_id)? else {
             return Ok(self.policies_of_rules.remove(rule_id));
         };
         let policy = rule.ip_policy.map(|policy| policy.id);
@@ -41,17 +41,17 @@ impl IpPolicyTable {
 
     /// Publishes the rules of all policies, and takes back those of policies that are gone; each document is
     /// read once.
-    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
         let mut gone: HashSet<String> = self.policies_of_rules.drain().map(|(_, it)| it).collect();
         let mut rules: HashMap<String, IpRules> = HashMap::new();
-        view.each(|rule: IpPolicyRule| {
+        view.for_each_document(|rule: IpPolicyRule| {
             if let Some(policy) = &rule.ip_policy {
                 add_rule(rules.entry(policy.id.clone()).or_default(), &rule);
                 self.policies_of_rules.insert(rule.id, policy.id.clone());
             }
             Ok(())
         })?;
-        view.each(|policy: IpPolicy| {
+        view.for_each_document(|policy: IpPolicy| {
             gone.remove(&policy.id);
             let rules = rules.remove(&policy.id).unwrap_or_default();
             self.gateway.ip_policy(&policy.id).store(Arc::new(rules));
@@ -62,10 +62,15 @@ impl IpPolicyTable {
     }
 
     /// Publishes the rules of a policy.
-    pub(super) fn refresh(&mut self, view: &View<'_>, id: &str) -> Result<(), store::StoreError> {
+    pub(super) fn refresh_policy(
+        &mut self,
+        view: &View<'_>,
+        id: &str,
+    ) -> Result<(), store::StoreError> {
         let mut rules = IpRules::default();
         // One read for all: with a server, each costs a round trip.
-        let stored: Vec<IpPolicyRule> = view.find_all(&view.referrers(id, POLICY_OF_RULE)?)?;
+        let stored: Vec<IpPolicyRule> =
+            view.find_documents(&view.referrers(id, POLICY_OF_RULE)?)?;
         for rule in stored {
             add_rule(&mut rules, &rule);
             self.policies_of_rules.insert(rule.id, id.to_owned());

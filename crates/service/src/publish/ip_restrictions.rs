@@ -5,12 +5,12 @@ use ginnel_gateway::{Gateway, Ingress, IngressRestriction};
 use ginnel_store::{StoreError, View};
 
 /// Publishes all IP restrictions: there are few.
-pub(super) fn refresh(gateway: &Gateway, view: &View<'_>) -> Result<(), StoreError> {
+pub(super) fn publish_restrictions(gateway: &Gateway, view: &View<'_>) -> Result<(), StoreError> {
     let mut restrictions: [Vec<IngressRestriction>; 4] = Default::default();
-    view.each(|restriction: AccountIpRestriction| {
-        let ingress = restriction.r#type.as_deref().and_then(Ingress::of);
+    view.for_each_document(|restriction: AccountIpRestriction| {
+        let ingress = restriction.r#type.as_deref().and_then(Ingress::from_name);
         if let Some(ingress) = ingress {
-            restrictions[ingress as usize].push(compiled(gateway, restriction));
+            restrictions[ingress as usize].push(build_restriction(gateway, restriction));
         }
         Ok(())
     })?;
@@ -20,7 +20,7 @@ pub(super) fn refresh(gateway: &Gateway, view: &View<'_>) -> Result<(), StoreErr
     Ok(())
 }
 
-fn compiled(gateway: &Gateway, restriction: AccountIpRestriction) -> IngressRestriction {
+fn build_restriction(gateway: &Gateway, restriction: AccountIpRestriction) -> IngressRestriction {
     let policies = restriction.ip_policies.unwrap_or_default();
     let policies = policies.iter().map(|policy| gateway.ip_policy(&policy.id)).collect();
     let is_enforced = restriction.enforced == Some(true) && gateway.enforces_ip_restrictions();

@@ -82,13 +82,13 @@ impl Publisher {
         let runtime = Handle::current();
         let started = tokio::task::spawn_blocking(move || {
             let _entered = runtime.enter();
-            Self::load(gateway, &store, vault_key)
+            Self::load_blocking(gateway, &store, vault_key)
         });
         started.await.map_err(|_| store::StoreError::Panicked)?
     }
 
     /// As [`Publisher::start`]; blocks on the database.
-    fn load(
+    fn load_blocking(
         gateway: Gateway,
         store: &Arc<Store>,
         vault_key: Arc<VaultKey>,
@@ -105,13 +105,13 @@ impl Publisher {
             Arc::new(Self { policies, flawed_backends, tcp_edges, changes, sent, published });
         // Before all is read, so that no change is missed.
         let follower = Arc::downgrade(&publisher);
-        store.watch(move |changes| {
+        store.watch_changes(move |changes| {
             if let Some(publisher) = follower.upgrade() {
-                publisher.send(changes);
+                publisher.enqueue_changes(changes);
             }
         });
-        store.read_blocking(|view| tables.load(view))?;
-        for backend in publisher.flawed_backends.unverified() {
+        store.read_blocking(|view| tables.publish_all(view))?;
+        for backend in publisher.flawed_backends.unverified_names() {
             tracing::warn!(
                 backend,
                 "certificate of a static backend is not verified: set tls.verify to true, and tls.ca if no authority \
@@ -168,8 +168,8 @@ impl Publisher {
     }
 
     /// Has a change published; called by the one thread that writes.
-    fn send(&self, changes: &Changes) {
-        let Some(changes) = changes.select(is_published) else { return };
+    fn enqueue_changes(&self, changes: &Changes) {
+        let Some(changes) = changes.filter_ids(is_published) else { return };
         let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
         let sent = self.changes.send(Change { number, changes });
         ignore(sent, "without the thread nobody waits for it either");
@@ -207,20 +207,20 @@ impl PublisherThread {
         loop {
             let pause = if self.is_away { READ_RETRY_INTERVAL } else { RETRY_INTERVAL };
             match self.queue.recv_timeout(pause) {
-                Ok(change) => self.take(change),
+                Ok(change) => self.merge_changes(change),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.publish();
+            self.publish_unread();
             if retried.elapsed() >= RETRY_INTERVAL && !self.gateway.is_closing() {
-                self.tables.take_missing();
+                self.tables.retry_missing();
                 retried = Instant::now();
             }
         }
     }
 
     /// Takes a change, and those that came with it.
-    fn take(&mut self, first: Change) {
+    fn merge_changes(&mut self, first: Change) {
         for change in std::iter::once(first).chain(self.queue.try_iter()) {
             self.number = change.number;
             match &mut self.unread {
@@ -231,10 +231,10 @@ impl PublisherThread {
     }
 
     /// Makes live what was changed, as far as the database can be read.
-    fn publish(&mut self) {
+    fn publish_unread(&mut self) {
         self.is_away = false;
         if let Some(changes) = self.unread.take() {
-            self.unread = self.refresh(changes);
+            self.unread = self.refresh_changes(changes);
         }
         if !self.is_away {
             self.progress.send_replace(self.number);
@@ -242,7 +242,7 @@ impl PublisherThread {
     }
 
     /// Gives what is to be read again.
-    fn refresh(&mut self, changes: Changes) -> Option<Changes> {
+    fn refresh_changes(&mut self, changes: Changes) -> Option<Changes> {
         match (self.refresh_once(&changes), changes) {
             (RefreshResult::Live, _) => None,
             (RefreshResult::Unread, changes) => {
@@ -266,7 +266,7 @@ impl PublisherThread {
 
     fn refresh_once(&mut self, changes: &Changes) -> RefreshResult {
         let Some(store) = self.store.upgrade() else { return RefreshResult::Live };
-        let refresh = || store.read_blocking(|view| self.tables.publish(view, changes));
+        let refresh = || store.read_blocking(|view| self.tables.publish_changes(view, changes));
         match catch_unwind(AssertUnwindSafe(refresh)) {
             Ok(Ok(())) => RefreshResult::Live,
             Ok(Err(error)) => {
@@ -338,7 +338,7 @@ mod tests {
         let authority = LocalAuthority::open(None).unwrap();
         let gateway = Gateway::start(settings, authority).await.unwrap();
         let store = Arc::new(Store::open(None).unwrap());
-        let key = VaultKey::of(&VaultSettings::default(), None, false).unwrap();
+        let key = VaultKey::from_options(&VaultSettings::default(), None, false).unwrap();
         let publisher = Publisher::start(gateway, &store, key).await.unwrap();
         (store, publisher)
     }
@@ -357,15 +357,15 @@ mod tests {
             policy: Some(policy),
             ..HttpsEdgeRoute::default()
         };
-        change.link(ROUTE, EDGE_OF_ROUTE, [edge.id.as_str()])?;
-        change.put(&edge)?;
-        change.put(&route)
+        change.replace_references(ROUTE, EDGE_OF_ROUTE, [edge.id.as_str()])?;
+        change.put_document(&edge)?;
+        change.put_document(&route)
     }
 
     #[tokio::test]
     async fn what_a_call_has_compiled_is_published_as_it_is() {
         let (store, publisher) = publisher().await;
-        let compiled = publisher.policies.policy(&policy("a"), Scope::HttpsRoute).unwrap();
+        let compiled = publisher.policies.compiled_policy(&policy("a"), Scope::HttpsRoute).unwrap();
         assert_eq!(Arc::strong_count(&compiled), 1);
 
         store.write(|change| put(change, policy("a"))).await.unwrap();
@@ -383,7 +383,7 @@ mod tests {
             let policies = publisher.policies.clone();
             let write = async move {
                 let name = number.to_string();
-                let compiled = policies.policy(&policy(&name), Scope::HttpsRoute).unwrap();
+                let compiled = policies.compiled_policy(&policy(&name), Scope::HttpsRoute).unwrap();
                 store.write(move |change| put(change, policy(&name))).await.unwrap();
                 publisher.catch_up().await.unwrap();
                 compiled
@@ -405,8 +405,8 @@ mod tests {
     async fn what_traffic_does_not_depend_on_is_not_waited_for() {
         let (store, publisher) = publisher().await;
 
-        store.write(|change| change.set("name", "value")).await.unwrap();
-        publisher.send(&Changes::Of(vec!["ak_1".to_owned(), "cr_1".to_owned()]));
+        store.write(|change| change.store_setting("name", "value")).await.unwrap();
+        publisher.enqueue_changes(&Changes::Of(vec!["ak_1".to_owned(), "cr_1".to_owned()]));
 
         assert_eq!(publisher.sent.load(Ordering::Acquire), 0);
     }
@@ -415,22 +415,25 @@ mod tests {
     async fn a_change_that_cannot_be_published_holds_up_nobody() {
         let (store, publisher) = publisher().await;
 
-        store.write(|change| change.put(&BrokenRoute { policy: "none".into() })).await.unwrap();
+        store
+            .write(|change| change.put_document(&BrokenRoute { policy: "none".into() }))
+            .await
+            .unwrap();
         publisher.catch_up().await.unwrap();
 
         store.write(|change| put(change, policy("b"))).await.unwrap();
         publisher.catch_up().await.unwrap();
-        let compiled = publisher.policies.policy(&policy("b"), Scope::HttpsRoute).unwrap();
+        let compiled = publisher.policies.compiled_policy(&policy("b"), Scope::HttpsRoute).unwrap();
         assert_eq!(Arc::strong_count(&compiled), 2, "the thread goes on");
     }
 
     #[tokio::test]
     async fn a_document_that_cannot_be_used_is_not_in_the_way_of_others() {
         let (store, publisher) = publisher().await;
-        let compiled = publisher.policies.policy(&policy("a"), Scope::HttpsRoute).unwrap();
+        let compiled = publisher.policies.compiled_policy(&policy("a"), Scope::HttpsRoute).unwrap();
 
         let both = store.write(|change| {
-            change.put(&BrokenEdge { hostports: "none".into() })?;
+            change.put_document(&BrokenEdge { hostports: "none".into() })?;
             put(change, policy("a"))
         });
         both.await.unwrap();

@@ -25,13 +25,13 @@ impl ModuleCompiler {
     }
 
     /// Forgets a route or edge that is gone.
-    pub(super) fn forget(&mut self, owner: &str) {
+    pub(super) fn forget_owner(&mut self, owner: &str) {
         self.memory.remove(owner);
         self.policies.forget_refused(owner);
     }
 
     /// The modules of a route or edge, as `build` makes them; none where none does anything.
-    pub(super) fn build(
+    pub(super) fn compile_for(
         &mut self,
         owner: &str,
         scope: Scope,
@@ -64,7 +64,7 @@ pub(super) fn build_stored<M: BuildModule>(
     builder: &mut ModuleBuilder<'_>,
 ) -> Option<Box<dyn Module>> {
     module.build(builder).unwrap_or_else(|invalid| {
-        let policy = builder.unusable(&invalid.problems, builder.scope);
+        let policy = builder.report_unusable(&invalid.problems, builder.scope);
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
         Some(Box::new(PolicyModule { kind: ModuleKind::Policy, rules }))
     })

@@ -17,31 +17,31 @@ pub(super) struct PublishedNames {
 
 impl PublishedNames {
     /// Takes these names in place of those it had; false when one of them is another's.
-    pub(super) fn take(
+    pub(super) fn replace_with(
         &mut self,
         changes: &mut HostChanges<'_>,
         names: Vec<(String, u16)>,
     ) -> bool {
         for (name, port) in self.names.iter().filter(|name| !names.contains(name)) {
-            changes.remove(name, *port, &self.virtual_host);
+            changes.remove_claim(name, *port, &self.virtual_host);
         }
         self.names = names;
-        self.add(changes)
+        self.claim_all(changes)
     }
 
     /// Takes the names that it should have; one that an agent's endpoint has stays there, and then
     /// this is false.
-    pub(super) fn add(&self, changes: &mut HostChanges<'_>) -> bool {
+    pub(super) fn claim_all(&self, changes: &mut HostChanges<'_>) -> bool {
         let mut has_all = true;
         for (name, port) in &self.names {
-            has_all &= changes.add(name, *port, &self.virtual_host, false);
+            has_all &= changes.add_claim(name, *port, &self.virtual_host, false);
         }
         has_all
     }
 
     /// Gives up its names, and serves nothing more.
-    pub(super) fn end(mut self, changes: &mut HostChanges<'_>) {
-        self.take(changes, Vec::new());
+    pub(super) fn release_all(mut self, changes: &mut HostChanges<'_>) {
+        self.replace_with(changes, Vec::new());
         self.virtual_host.store(Arc::new(VirtualHost::default()));
     }
 }

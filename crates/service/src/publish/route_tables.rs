@@ -82,38 +82,42 @@ impl RouteTables {
     }
 
     /// Publishes everything, and takes back what was published and is gone.
-    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
-        self.ip_policies.load(view)?;
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+        self.ip_policies.publish_all(view)?;
         // Before the policies that read them.
-        self.secrets.load(view)?;
-        ip_restrictions::refresh(&self.gateway, view)?;
-        self.backends.load(view)?;
-        self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
-        self.refresh(view, &gone_first(self.tcp_edges.ids(), oldest_first::<TcpEdge>(view)?))?;
-        self.refresh(view, &gone_first(self.tls_edges.ids(), oldest_first::<TlsEdge>(view)?))?;
-        self.cloud_endpoints.load(view, &mut self.modules)?;
-        self.certificates.load(view)
+        self.secrets.publish_all(view)?;
+        ip_restrictions::publish_restrictions(&self.gateway, view)?;
+        self.backends.publish_all(view)?;
+        self.https_edges.publish_all(view, &mut self.modules, &mut self.backends)?;
+        self.refresh_ids(view, &gone_first(self.tcp_edges.ids(), oldest_first::<TcpEdge>(view)?))?;
+        self.refresh_ids(view, &gone_first(self.tls_edges.ids(), oldest_first::<TlsEdge>(view)?))?;
+        self.cloud_endpoints.publish_all(view, &mut self.modules)?;
+        self.certificates.publish_all(view)
     }
 
     /// Publishes what has changed.
-    pub(super) fn publish(
+    pub(super) fn publish_changes(
         &mut self,
         view: &View<'_>,
         changes: &Changes,
     ) -> Result<(), store::StoreError> {
         match changes {
-            Changes::Of(ids) => self.refresh(view, ids),
+            Changes::Of(ids) => self.refresh_ids(view, ids),
             Changes::All => {
-                self.load(view)?;
+                self.publish_all(view)?;
                 // One edge may have got what another had.
-                self.take_missing();
+                self.retry_missing();
                 Ok(())
             }
         }
     }
 
     /// Publishes what has changed, each thing once.
-    fn refresh(&mut self, view: &View<'_>, changed: &[String]) -> Result<(), store::StoreError> {
+    fn refresh_ids(
+        &mut self,
+        view: &View<'_>,
+        changed: &[String],
+    ) -> Result<(), store::StoreError> {
         let Self {
             gateway,
             backends,
@@ -129,7 +133,7 @@ impl RouteTables {
         let mut owners = Vec::new();
         let mut known = HashSet::new();
         for id in changed {
-            let owner = match kind(id) {
+            let owner = match kind_of(id) {
                 prefix::HTTPS_ROUTE => https_edges.edge_of(view, modules, id)?,
                 prefix::IP_POLICY_RULE => ip_policies.policy_of(view, id)?,
                 _ => Some(id.clone()),
@@ -137,18 +141,18 @@ impl RouteTables {
             owners.extend(owner.filter(|owner| known.insert(owner.clone())));
         }
         for id in &owners {
-            match kind(id) {
-                prefix::HTTPS_EDGE => https_edges.refresh(view, modules, backends, id)?,
-                prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
-                prefix::TLS_EDGE => tls_edges.refresh(view, modules, backends, id)?,
-                prefix::ENDPOINT => cloud_endpoints.refresh(view, modules, id)?,
-                prefix::IP_RESTRICTION => ip_restrictions::refresh(gateway, view)?,
+            match kind_of(id) {
+                prefix::HTTPS_EDGE => https_edges.refresh_edge(view, modules, backends, id)?,
+                prefix::TCP_EDGE => tcp_edges.refresh_edge(view, modules, backends, id)?,
+                prefix::TLS_EDGE => tls_edges.refresh_edge(view, modules, backends, id)?,
+                prefix::ENDPOINT => cloud_endpoints.refresh_endpoint(view, modules, id)?,
+                prefix::IP_RESTRICTION => ip_restrictions::publish_restrictions(gateway, view)?,
                 prefix::VAULT => secrets.refresh_vault(view, id)?,
-                prefix::VAULT_SECRET => secrets.refresh(view, id)?,
-                prefix::IP_POLICY => ip_policies.refresh(view, id)?,
+                prefix::VAULT_SECRET => secrets.refresh_secret(view, id)?,
+                prefix::IP_POLICY => ip_policies.refresh_policy(view, id)?,
                 prefix::RESERVED_DOMAIN => certificates.refresh_domain(view, id)?,
                 prefix::MANAGED_NAME => certificates.refresh_managed(view, id)?,
-                kind => backends.refresh(view, kind, id)?,
+                kind => backends.refresh_backend(view, kind, id)?,
             }
         }
         secrets.publish_changes();
@@ -156,18 +160,18 @@ impl RouteTables {
     }
 
     /// Tries again to get the ports and names of edges that others had.
-    pub(super) fn take_missing(&mut self) {
-        self.tcp_edges.listen_again();
-        self.https_edges.take_names_again();
-        self.tls_edges.take_names_again();
-        self.cloud_endpoints.take_names_again();
+    pub(super) fn retry_missing(&mut self) {
+        self.tcp_edges.retry_listeners();
+        self.https_edges.retry_names();
+        self.tls_edges.retry_names();
+        self.cloud_endpoints.retry_names();
     }
 }
 
 /// The identifiers of all documents of a kind.
 fn oldest_first<D: Document>(view: &View<'_>) -> Result<Vec<String>, store::StoreError> {
     let mut ids: Vec<_> =
-        view.all::<D>()?.iter().map(|document| document.id().to_owned()).collect();
+        view.all_documents::<D>()?.iter().map(|document| document.id().to_owned()).collect();
     ids.reverse();
     Ok(ids)
 }
@@ -182,10 +186,10 @@ fn gone_first(known: Vec<String>, stored: Vec<String>) -> Vec<String> {
 
 /// Whether traffic depends on what this identifier names.
 pub(super) fn is_published(id: &str) -> bool {
-    PUBLISHED_KINDS.contains(&kind(id))
+    PUBLISHED_KINDS.contains(&kind_of(id))
 }
 
 /// The kind of resource that an identifier names.
-fn kind(id: &str) -> &str {
+fn kind_of(id: &str) -> &str {
     id.rsplit_once('_').map_or(id, |(prefix, _)| prefix)
 }

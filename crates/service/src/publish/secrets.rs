@@ -32,26 +32,30 @@ impl PublishedSecrets {
     }
 
     /// Publishes all secrets.
-    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
         let (mut vaults, mut secrets) = (HashMap::new(), HashMap::new());
-        view.each(|vault: Vault| {
+        view.for_each_document(|vault: Vault| {
             vaults.insert(vault.id, vault.name.unwrap_or_default());
             Ok(())
         })?;
-        view.each(|stored: StoredSecret| {
+        view.for_each_document(|stored: StoredSecret| {
             let id = stored.shown.id.clone();
-            secrets.extend(self.decrypted(&stored).map(|secret| (id, secret)));
+            secrets.extend(self.decrypt_secret(&stored).map(|secret| (id, secret)));
             Ok(())
         })?;
         (self.vaults, self.secrets) = (vaults, secrets);
-        self.publish();
+        self.publish_values();
         Ok(())
     }
 
     /// Reads a secret, which may be gone.
-    pub(super) fn refresh(&mut self, view: &View<'_>, id: &str) -> Result<(), store::StoreError> {
-        let stored: Option<StoredSecret> = view.find(id)?;
-        match stored.and_then(|stored| self.decrypted(&stored)) {
+    pub(super) fn refresh_secret(
+        &mut self,
+        view: &View<'_>,
+        id: &str,
+    ) -> Result<(), store::StoreError> {
+        let stored: Option<StoredSecret> = view.find_document(id)?;
+        match stored.and_then(|stored| self.decrypt_secret(&stored)) {
             Some(secret) => self.secrets.insert(id.to_owned(), secret),
             None => self.secrets.remove(id),
         };
@@ -65,7 +69,7 @@ impl PublishedSecrets {
         view: &View<'_>,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        match view.find::<Vault>(id)? {
+        match view.find_document::<Vault>(id)? {
             Some(vault) => self.vaults.insert(id.to_owned(), vault.name.unwrap_or_default()),
             None => self.vaults.remove(id),
         };
@@ -76,11 +80,11 @@ impl PublishedSecrets {
     /// Publishes what was read, all at once.
     pub(super) fn publish_changes(&mut self) {
         if std::mem::take(&mut self.is_stale) {
-            self.publish();
+            self.publish_values();
         }
     }
 
-    fn publish(&self) {
+    fn publish_values(&self) {
         let named = self.secrets.values().filter_map(|secret| {
             let vault = self.vaults.get(&secret.vault_id)?.clone();
             let name = SecretName { vault, name: secret.name.clone() };
@@ -89,7 +93,7 @@ impl PublishedSecrets {
         self.gateway.secrets().replace(named.collect());
     }
 
-    fn decrypted(&self, stored: &StoredSecret) -> Option<PublishedSecret> {
+    fn decrypt_secret(&self, stored: &StoredSecret) -> Option<PublishedSecret> {
         let (id, name) = (&stored.shown.id, stored.name().to_owned());
         match self.key.open(id, &stored.sealed) {
             Ok(value) => {

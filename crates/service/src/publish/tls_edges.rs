@@ -45,36 +45,36 @@ impl TlsEdges {
     }
 
     /// Publishes an edge, which may be gone.
-    pub(super) fn refresh(
+    pub(super) fn refresh_edge(
         &mut self,
         view: &View<'_>,
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
         id: &str,
     ) -> Result<(), store::StoreError> {
-        let Some(edge) = view.find::<TlsEdge>(id)? else {
-            self.remove(id);
-            modules.forget(id);
+        let Some(edge) = view.find_document::<TlsEdge>(id)? else {
+            self.remove_edge(id);
+            modules.forget_owner(id);
             return Ok(());
         };
         let names = names_of(edge.hostports.as_deref());
         let known = self.edges.entry(id.to_owned()).or_default();
         let tls_policy = known.tls_policy(&self.gateway, view, &edge)?;
         // Policies are compiled before: whoever makes something public waits for the names.
-        let route = self.route(edge, modules, backends);
+        let route = self.build_route(edge, modules, backends);
         let virtual_host = match tls_policy {
-            Ok(tls_policy) => VirtualHost::of(route).carrying_bytes(tls_policy),
+            Ok(tls_policy) => VirtualHost::from_route(route).for_bytes(tls_policy),
             // Stored certificates were checked; were they refused all the same, nobody is let in.
             Err(err) => {
                 tracing::error!(edge = id, %err, "an edge's certificates are unusable");
-                VirtualHost::default().carrying_bytes(None)
+                VirtualHost::default().for_bytes(None)
             }
         };
-        self.publish(id, virtual_host, names);
+        self.publish_edge(id, virtual_host, names);
         Ok(())
     }
 
-    fn publish(&mut self, id: &str, virtual_host: VirtualHost, names: Vec<(String, u16)>) {
+    fn publish_edge(&mut self, id: &str, virtual_host: VirtualHost, names: Vec<(String, u16)>) {
         let gateway = self.gateway.clone();
         // Before a visitor can find one: where there are none, nobody looks.
         gateway.set_tls_edges(self.edges.len());
@@ -82,37 +82,43 @@ impl TlsEdges {
         let Some(known) = self.edges.get_mut(id) else { return };
         known.names.virtual_host.store(Arc::new(virtual_host));
         // Whether the service has a certificate for them may be another matter now.
-        changes.touch();
-        match known.names.take(&mut changes, names) {
+        changes.mark_changed();
+        match known.names.replace_with(&mut changes, names) {
             true => self.incomplete.remove(id),
             false => self.incomplete.insert(id.to_owned()),
         };
     }
 
     /// Takes an edge back that is gone.
-    fn remove(&mut self, id: &str) {
+    fn remove_edge(&mut self, id: &str) {
         self.incomplete.remove(id);
         if let Some(gone) = self.edges.remove(id) {
-            gone.names.end(&mut self.gateway.change_names());
+            gone.names.release_all(&mut self.gateway.change_names());
             self.gateway.set_tls_edges(self.edges.len());
         }
     }
 
     /// Tries again to get the names that others had.
-    pub(super) fn take_names_again(&mut self) {
+    pub(super) fn retry_names(&mut self) {
         let Self { gateway, edges, incomplete } = self;
         if !incomplete.is_empty() {
             let mut changes = gateway.change_names();
-            let lacks = |id: &String| edges.get(id).is_some_and(|it| !it.names.add(&mut changes));
+            let lacks =
+                |id: &String| edges.get(id).is_some_and(|it| !it.names.claim_all(&mut changes));
             incomplete.retain(lacks);
         }
     }
 
-    fn route(&self, edge: TlsEdge, modules: &mut ModuleCompiler, backends: &mut Backends) -> Route {
+    fn build_route(
+        &self,
+        edge: TlsEdge,
+        modules: &mut ModuleCompiler,
+        backends: &mut Backends,
+    ) -> Route {
         let metrics = self.gateway.edge_metrics(&edge.id);
-        let backend = backends.of_module(edge.backend.clone());
+        let backend = backends.for_module(edge.backend.clone());
         let build = |builder: &mut ModuleBuilder<'_>| tls_modules!(build_modules, [edge, builder]);
-        let modules = modules.build(&edge.id, Scope::TcpEdge, build);
+        let modules = modules.compile_for(&edge.id, Scope::TcpEdge, build);
         let edge_id = edge.id.into();
         Route { id: "".into(), edge_id, modules, host_header: None, backend, metrics }
     }

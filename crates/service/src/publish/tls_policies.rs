@@ -44,8 +44,8 @@ impl TlsPolicyPlan {
         if *self == Self::default() {
             return Ok(Ok(None));
         }
-        let made = |params| TlsPolicy::of_http(gateway.authority(), params);
-        Ok(self.made(view, made)?.map(Some))
+        let made = |params| TlsPolicy::for_http(gateway.authority(), params);
+        Ok(self.build_with(view, made)?.map(Some))
     }
 
     /// The policy of an edge for bytes.
@@ -58,27 +58,27 @@ impl TlsPolicyPlan {
         view: &View<'_>,
     ) -> Result<Result<Arc<TlsPolicy>, String>, store::StoreError> {
         let usual = TlsTerminationSpec::default();
-        self.made(view, |params| TlsPolicy::of_bytes(gateway.authority(), &usual, params))
+        self.build_with(view, |params| TlsPolicy::for_bytes(gateway.authority(), &usual, params))
     }
 
-    fn made(
+    fn build_with(
         &self,
         view: &View<'_>,
         made: impl FnOnce(TlsParams) -> Result<Arc<TlsPolicy>, CertificateError>,
     ) -> Result<Result<Arc<TlsPolicy>, String>, store::StoreError> {
         let mut pem = String::new();
         for id in self.authorities.iter().flatten() {
-            let authority = view.find::<CertificateAuthority>(id)?;
+            let authority = view.find_document::<CertificateAuthority>(id)?;
             pem += &authority.and_then(|authority| authority.ca_pem).unwrap_or_default();
             pem.push('\n');
         }
         let policy = self
-            .params(&pem)
+            .to_params(&pem)
             .and_then(|params| made(params).map_err(|problem| problem.to_string()));
         Ok(policy)
     }
 
-    fn params(&self, pem: &str) -> Result<TlsParams, String> {
+    fn to_params(&self, pem: &str) -> Result<TlsParams, String> {
         let mut params = TlsParams::default();
         if self.min_version.as_deref() == Some("1.3") {
             params.versions = NEWEST;

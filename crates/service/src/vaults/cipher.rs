@@ -16,18 +16,18 @@ pub(super) struct CipherError;
 
 impl Cipher {
     /// Reads a key: 32 bytes in base64; space around it is ignored.
-    pub fn read(text: &str) -> Option<Self> {
-        Self::of(&STANDARD.decode(text.trim()).ok()?)
+    pub fn from_base64(text: &str) -> Option<Self> {
+        Self::from_bytes(&STANDARD.decode(text.trim()).ok()?)
     }
 
     /// A new key, and its text.
     pub fn new() -> Result<(Self, String), CipherError> {
         let mut bytes = [0; KEY_LENGTH];
         getrandom::fill(&mut bytes).map_err(|_| CipherError)?;
-        Ok((Self::of(&bytes).ok_or(CipherError)?, STANDARD.encode(bytes)))
+        Ok((Self::from_bytes(&bytes).ok_or(CipherError)?, STANDARD.encode(bytes)))
     }
 
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         UnboundKey::new(&CHACHA20_POLY1305, bytes).ok().map(|key| Self(LessSafeKey::new(key)))
     }
 
@@ -69,7 +69,7 @@ mod tests {
 
         assert!(!sealed.contains("value"));
         assert_ne!(cipher.seal("secret_1", "value").unwrap(), sealed, "nonces differ");
-        let same = Cipher::read(&format!(" {text}\n")).unwrap();
+        let same = Cipher::from_base64(&format!(" {text}\n")).unwrap();
         assert_eq!(same.open("secret_1", &sealed).unwrap(), "value");
         assert_eq!(same.open("secret_2", &sealed), Err(CipherError));
         assert_eq!(other.open("secret_1", &sealed), Err(CipherError));
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_key_is_32_bytes_in_base64() {
         for text in ["", "c2hvcnQ=", "not base64", &"A".repeat(64)] {
-            assert!(Cipher::read(text).is_none(), "{text}");
+            assert!(Cipher::from_base64(text).is_none(), "{text}");
         }
     }
 }

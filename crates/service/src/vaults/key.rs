@@ -94,26 +94,26 @@ impl From<CipherError> for KeyError {
 impl VaultKey {
     /// The key of a service; a file beside the database is read, and not made yet.
     /// The database `is_shared` if nodes use it together.
-    pub fn of(
+    pub fn from_options(
         settings: &VaultSettings,
         database: Option<&Path>,
         is_shared: bool,
     ) -> Result<Arc<Self>, Error> {
         let cipher = OnceLock::new();
-        let place = match (configured(settings)?, database) {
+        let place = match (configured_cipher(settings)?, database) {
             (Some(read), _) => {
                 cipher.get_or_init(|| read);
                 KeyPlace::Setting
             }
             (None, _) if is_shared => KeyPlace::Nowhere,
-            (None, Some(database)) => KeyPlace::Beside(files::beside(database, SUFFIX)),
+            (None, Some(database)) => KeyPlace::Beside(files::with_suffix(database, SUFFIX)),
             (None, None) => KeyPlace::Memory,
         };
         let key = Self { place, cipher, is_shared, replaces: settings.replaces_key };
         match key.cipher() {
             // What is in the file is found out now, and not when the first secret comes.
             Err(error @ (KeyError::Malformed(_) | KeyError::File(..))) => {
-                Err(Error::setting(SETTING, error.to_string()))
+                Err(Error::invalid_setting(SETTING, error.to_string()))
             }
             _ => Ok(Arc::new(key)),
         }
@@ -122,17 +122,17 @@ impl VaultKey {
     /// The key of a database that is open; the first node of several notes it.
     ///
     /// # Errors
-    /// As [`VaultKey::of`] and [`VaultKey::check`].
+    /// As [`VaultKey::from_options`] and [`VaultKey::check_database`].
     pub async fn of_database(
         store: &Store,
         settings: &VaultSettings,
         database: Option<&Path>,
     ) -> Result<Arc<Self>, Error> {
-        let key = Self::of(settings, database, store.news().is_some())?;
+        let key = Self::from_options(settings, database, store.change_news().is_some())?;
         let checked = key.clone();
-        if store.read(move |view| checked.check(view)).await? == KeyCheck::Unknown {
+        if store.read(move |view| checked.check_database(view)).await? == KeyCheck::Unknown {
             let noted = key.clone();
-            store.write(move |change| noted.note(change)).await?;
+            store.write(move |change| noted.store_check(change)).await?;
         }
         Ok(key)
     }
@@ -141,14 +141,14 @@ impl VaultKey {
     ///
     /// # Errors
     /// When there is no key, or another one, and it is not to be replaced.
-    pub fn check(&self, view: &View<'_>) -> Result<KeyCheck, Error> {
+    pub fn check_database(&self, view: &View<'_>) -> Result<KeyCheck, Error> {
         let unknown = match self.is_shared && self.cipher.get().is_some() {
             true => KeyCheck::Unknown,
             false => KeyCheck::Passed,
         };
         let Some(check) = self.stored_check(view)? else { return Ok(unknown) };
-        let Err(error) = self.fits(&check) else { return Ok(KeyCheck::Passed) };
-        let has_secrets = view.claims(SECRET_NAMES)? > 0;
+        let Err(error) = self.verify_check(&check) else { return Ok(KeyCheck::Passed) };
+        let has_secrets = view.count_claims(SECRET_NAMES)? > 0;
         match error {
             error if self.replaces && has_secrets => {
                 tracing::warn!(%error, "secrets cannot be read until they have new values");
@@ -164,21 +164,22 @@ impl VaultKey {
                 Ok(KeyCheck::Passed)
             }
             KeyError::Other if !has_secrets => {
-                Err(Error::setting(SETTING, KeyError::OfOtherNodes.to_string()))
+                Err(Error::invalid_setting(SETTING, KeyError::OfOtherNodes.to_string()))
             }
-            error => Err(Error::setting(SETTING, error.to_string())),
+            error => Err(Error::invalid_setting(SETTING, error.to_string())),
         }
     }
 
     /// Notes it for nodes that come later.
     ///
     /// # Errors
-    /// As [`VaultKey::check`]: another node may have noted its key meanwhile.
-    pub fn note(&self, change: &Transaction<'_>) -> Result<(), Error> {
-        if self.check(change)? == KeyCheck::Unknown {
+    /// As [`VaultKey::check_database`]: another node may have noted its key meanwhile.
+    pub fn store_check(&self, change: &Transaction<'_>) -> Result<(), Error> {
+        if self.check_database(change)? == KeyCheck::Unknown {
             let sealed = self.cipher().and_then(|cipher| Ok(cipher.seal(CHECK, CHECK)?));
-            let sealed = sealed.map_err(|error| Error::setting(SETTING, error.to_string()))?;
-            change.set(CHECK, &sealed)?;
+            let sealed =
+                sealed.map_err(|error| Error::invalid_setting(SETTING, error.to_string()))?;
+            change.store_setting(CHECK, &sealed)?;
         }
         Ok(())
     }
@@ -189,8 +190,8 @@ impl VaultKey {
         if self.is_shared {
             return Ok(());
         }
-        if change.claims(SECRET_NAMES)? == 0 && change.setting(CHECK)?.is_some() {
-            change.set(CHECK, "")?;
+        if change.count_claims(SECRET_NAMES)? == 0 && change.find_setting(CHECK)?.is_some() {
+            change.store_setting(CHECK, "")?;
         }
         Ok(())
     }
@@ -198,9 +199,9 @@ impl VaultKey {
     /// What the database has noted of its key. One that nodes do not share and that has no secrets may have it
     /// from a database that nodes shared, of which it is a copy: it says nothing there.
     fn stored_check(&self, view: &View<'_>) -> Result<Option<String>, StoreError> {
-        let check = view.setting(CHECK)?.filter(|check| !check.is_empty());
+        let check = view.find_setting(CHECK)?.filter(|check| !check.is_empty());
         match check {
-            Some(_) if !self.is_shared && view.claims(SECRET_NAMES)? == 0 => Ok(None),
+            Some(_) if !self.is_shared && view.count_claims(SECRET_NAMES)? == 0 => Ok(None),
             check => Ok(check),
         }
     }
@@ -214,17 +215,17 @@ impl VaultKey {
     ) -> Result<String, Refusal> {
         let refused = |error: KeyError| Refusal::new(code::VAULT_KEY, error.to_string());
         let check = self.stored_check(change)?;
-        match check.as_ref().map(|check| self.fits(check)) {
+        match check.as_ref().map(|check| self.verify_check(check)) {
             Some(Ok(())) => {}
             Some(Err(error)) if !self.replaces => return Err(refused(error)),
             None | Some(Err(_)) => {
                 let cipher = match self.cipher() {
-                    Err(KeyError::Gone(_) | KeyError::NotYet) => self.make(),
+                    Err(KeyError::Gone(_) | KeyError::NotYet) => self.create_cipher(),
                     cipher => cipher,
                 };
                 let cipher = cipher.map_err(refused)?;
                 let check = cipher.seal(CHECK, CHECK).map_err(|error| refused(error.into()))?;
-                change.set(CHECK, &check)?;
+                change.store_setting(CHECK, &check)?;
             }
         }
         let sealed = self.cipher().and_then(|cipher| Ok(cipher.seal(row, value)?));
@@ -239,7 +240,7 @@ impl VaultKey {
         self.cipher()?.open(row, sealed).map_err(|_| KeyError::Other)
     }
 
-    fn fits(&self, check: &str) -> Result<(), KeyError> {
+    fn verify_check(&self, check: &str) -> Result<(), KeyError> {
         self.cipher()?.open(CHECK, check).map(drop).map_err(|_| KeyError::Other)
     }
 
@@ -249,7 +250,7 @@ impl VaultKey {
             return Ok(cipher);
         }
         match &self.place {
-            KeyPlace::Beside(path) => match read(path) {
+            KeyPlace::Beside(path) => match read_cipher(path) {
                 Ok(cipher) => Ok(self.cipher.get_or_init(|| cipher)),
                 Err(KeyError::File(_, error)) if error.kind() == ErrorKind::NotFound => {
                     Err(KeyError::Gone(path.clone()))
@@ -262,13 +263,13 @@ impl VaultKey {
     }
 
     /// Makes a key where there is none; only the thread that writes does.
-    fn make(&self) -> Result<&Cipher, KeyError> {
+    fn create_cipher(&self) -> Result<&Cipher, KeyError> {
         let (cipher, text) = Cipher::new()?;
         match &self.place {
             KeyPlace::Memory => {}
             KeyPlace::Beside(path) => {
                 // Whole, or not at all: half a key would be in the way of the next.
-                let staged = files::stage(path, text.as_bytes(), files::SECRET_MODE);
+                let staged = files::stage_file(path, text.as_bytes(), files::SECRET_MODE);
                 let made = staged.and_then(|staged| files::rename_new(&staged, path));
                 made.and_then(|()| files::sync_folder(path))
                     .map_err(|error| KeyError::File(path.clone(), error))?;
@@ -280,25 +281,26 @@ impl VaultKey {
 }
 
 /// The key that the settings give, if they do.
-fn configured(settings: &VaultSettings) -> Result<Option<Cipher>, Error> {
+fn configured_cipher(settings: &VaultSettings) -> Result<Option<Cipher>, Error> {
     match (&settings.key, &settings.key_file) {
-        (Some(_), Some(_)) => {
-            Err(Error::setting("vault_key", "vault_key and vault_key_file exclude each other"))
-        }
-        (Some(key), None) => match Cipher::read(&key.0) {
+        (Some(_), Some(_)) => Err(Error::invalid_setting(
+            "vault_key",
+            "vault_key and vault_key_file exclude each other",
+        )),
+        (Some(key), None) => match Cipher::from_base64(&key.0) {
             Some(cipher) => Ok(Some(cipher)),
-            None => Err(Error::setting("vault_key", "is not a key: 32 bytes in base64")),
+            None => Err(Error::invalid_setting("vault_key", "is not a key: 32 bytes in base64")),
         },
-        (None, Some(path)) => {
-            read(path).map(Some).map_err(|error| Error::setting(SETTING, error.to_string()))
-        }
+        (None, Some(path)) => read_cipher(path)
+            .map(Some)
+            .map_err(|error| Error::invalid_setting(SETTING, error.to_string())),
         (None, None) => Ok(None),
     }
 }
 
-fn read(path: &Path) -> Result<Cipher, KeyError> {
+fn read_cipher(path: &Path) -> Result<Cipher, KeyError> {
     let text = read_secret(path).map_err(|error| KeyError::File(path.to_owned(), error))?;
-    Cipher::read(&text.0).ok_or_else(|| KeyError::Malformed(path.to_owned()))
+    Cipher::from_base64(&text.0).ok_or_else(|| KeyError::Malformed(path.to_owned()))
 }
 
 /// Nothing of a key is for eyes.

@@ -8,6 +8,8 @@ mod settings;
 mod stored;
 
 pub(super) use key::VaultKey;
-pub(super) use names::{SECRET_NAMES, SECRETS_OF_VAULT, VAULT_NAMES, link, readers, secret_claim};
+pub(super) use names::{
+    SECRET_NAMES, SECRETS_OF_VAULT, VAULT_NAMES, link_secrets, secret_claim, secret_readers,
+};
 pub use settings::VaultSettings;
 pub(super) use stored::StoredSecret;

@@ -24,7 +24,7 @@ pub(crate) fn secret_claim(vault_id: &str, name: &str) -> String {
 ///
 /// # Errors
 /// When there is no such secret.
-pub(crate) fn link(
+pub(crate) fn link_secrets(
     change: &Transaction<'_>,
     holder: &str,
     field: &str,
@@ -34,7 +34,7 @@ pub(crate) fn link(
     let mut ids = Vec::new();
     let mut missing = None;
     change.for_each(names, |name| {
-        match find(change, field, name)? {
+        match find_secret(change, field, name)? {
             Ok(id) => ids.push(id),
             Err(message) => drop(missing.get_or_insert(message)),
         }
@@ -43,11 +43,11 @@ pub(crate) fn link(
     if let Some(message) = missing {
         return Err(Refusal::new(code::POLICY_SECRET, message));
     }
-    Ok(change.link(holder, role, ids.iter().map(String::as_str))?)
+    Ok(change.replace_references(holder, role, ids.iter().map(String::as_str))?)
 }
 
 /// The edges, routes and cloud endpoints whose policies read a secret.
-pub(crate) fn readers(view: &View<'_>, id: &str) -> Result<Vec<String>, StoreError> {
+pub(crate) fn secret_readers(view: &View<'_>, id: &str) -> Result<Vec<String>, StoreError> {
     let mut holders = Vec::new();
     for (_, role) in ROLES {
         holders.extend(view.referrers(id, role)?);
@@ -57,7 +57,7 @@ pub(crate) fn readers(view: &View<'_>, id: &str) -> Result<Vec<String>, StoreErr
 }
 
 /// The identifier of a secret, or which part of its name leads nowhere.
-fn find(
+fn find_secret(
     view: &View<'_>,
     field: &str,
     name: &SecretName,

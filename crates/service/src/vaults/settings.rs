@@ -19,7 +19,7 @@ settings! {
         key_file: Option<PathBuf> = None,
             "vault_key_file", "FILE",
             "A file that holds that key; nodes on PostgreSQL need the same one",
-            unset("<path>-vault.key, made with the first secret");
+            when_unset("<path>-vault.key, made with the first secret");
         replaces_key: bool = false,
             "replace_vault_key", "BOOL",
             "Start although that key is lost: secrets cannot be read until they get new values, with a new key";

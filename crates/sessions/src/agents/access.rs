@@ -12,14 +12,14 @@ impl AccessList {
     /// Whether the list allows an endpoint, by its host or else by its address.
     pub fn allows_endpoint(&self, endpoint: &PublicEndpoint) -> bool {
         match (endpoint.host(), endpoint.address()) {
-            (Some(host), _) => self.allows(host),
-            (None, Some(address)) => self.allows(&address.to_string()),
-            (None, None) => self.allows(""),
+            (Some(host), _) => self.allows_host(host),
+            (None, Some(address)) => self.allows_host(&address.to_string()),
+            (None, None) => self.allows_host(""),
         }
     }
 
     /// Whether the list allows a host or an address.
-    pub fn allows(&self, host: &str) -> bool {
+    pub fn allows_host(&self, host: &str) -> bool {
         let named = |entry: &str| match entry.strip_prefix("*.") {
             Some(parent) => {
                 let below = host.strip_suffix(parent).and_then(|rest| rest.strip_suffix('.'));
@@ -27,14 +27,14 @@ impl AccessList {
             }
             None => entry == host,
         };
-        self.is_open() || self.bound().any(named)
+        self.is_open() || self.bind_entries().any(named)
     }
 
     /// Whether the list allows all of these labels.
     pub fn allows_labels(&self, labels: &BTreeMap<String, String>) -> bool {
         let same = |spec: &str, found: &str| spec == "*" || spec == found;
         let named = |key: &str, value: &str| {
-            self.bound()
+            self.bind_entries()
                 .filter_map(|entry| entry.split_once('='))
                 .any(|(wanted_key, spec)| same(wanted_key, key) && same(spec, value))
         };
@@ -46,7 +46,7 @@ impl AccessList {
         self.0.is_empty() || self.0.iter().any(|entry| entry == "*")
     }
 
-    fn bound(&self) -> impl Iterator<Item = &str> {
+    fn bind_entries(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|entry| entry.strip_prefix("bind:"))
     }
 }
@@ -64,12 +64,12 @@ mod tests {
         let acl = list(&["bind:a.test", "bind:*.b.test", "bind:127.0.0.1:2000"]);
 
         for host in ["a.test", "x.b.test", "x.y.b.test", "127.0.0.1:2000"] {
-            assert!(acl.allows(host), "{host}");
+            assert!(acl.allows_host(host), "{host}");
         }
         for host in ["x.a.test", "b.test", ".b.test", "xb.test", "127.0.0.1:2001"] {
-            assert!(!acl.allows(host), "{host}");
+            assert!(!acl.allows_host(host), "{host}");
         }
-        assert!(list(&[]).allows("any") && list(&["*"]).allows("any"));
+        assert!(list(&[]).allows_host("any") && list(&["*"]).allows_host("any"));
     }
 
     #[test]

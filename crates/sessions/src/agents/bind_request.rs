@@ -24,7 +24,7 @@ pub struct BindRequest {
 }
 
 /// Understands a bind; the text says what cannot be.
-pub fn read(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
+pub fn decode_bind(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
     match bind.proto.as_str() {
         "http" => endpoint(bind, Proto::Http),
         "https" => endpoint(bind, Proto::Https),
@@ -35,7 +35,7 @@ pub fn read(bind: &Bind) -> Result<BindRequest, AgentRefusal> {
 }
 
 /// What an agent wants HTTP requests to be spoken with; the text says what cannot be.
-pub fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
+pub fn parse_app_protocol(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
     match forwards_proto {
         "" | "http1" => Ok(UpstreamProtocol::Http1),
         "http2" => Ok(UpstreamProtocol::Http2),
@@ -46,13 +46,13 @@ pub fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
 fn endpoint(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
     let place = bind.opts.place(&bind.proto).map_err(|error| error.to_string())?;
     let options = bind.opts.endpoint(&bind.proto)?;
-    let mut address = BindAddress::of(&place.url, &[&place.domain, &place.hostname])?;
+    let mut address = BindAddress::from_members(&place.url, &[&place.domain, &place.hostname])?;
     if !place.addr.is_empty() {
         address.addr = Some(place.addr);
     }
-    let spec = address.spec(proto, place.subdomain, options);
+    let spec = address.into_spec(proto, place.subdomain, options);
     let speaks = match proto {
-        Proto::Http | Proto::Https => speaks(&bind.forwards_proto)?,
+        Proto::Http | Proto::Https => parse_app_protocol(&bind.forwards_proto)?,
         Proto::Tcp | Proto::Tls => UpstreamProtocol::Http1,
     };
     Ok(BindRequest { spec, proxy_proto: place.proxy_proto, speaks })
@@ -115,7 +115,7 @@ fn name_of(host: &str) -> Result<String, AddressError> {
 
 impl BindAddress {
     /// Agents say it in different members: a full URL first, then the first name that is given.
-    fn of(url: &str, names: &[&str]) -> Result<Self, AgentRefusal> {
+    fn from_members(url: &str, names: &[&str]) -> Result<Self, AgentRefusal> {
         if url.is_empty() {
             let name = names.iter().find(|name| !name.is_empty()).map(|name| (*name).to_owned());
             // Agents that come back repeat what the answer to their bind said.
@@ -150,7 +150,7 @@ impl BindAddress {
         }
     }
 
-    fn spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
+    fn into_spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
         let subdomain = Some(subdomain).filter(|label| !label.is_empty());
         let Self { host, addr } = self;
         EndpointSpec { host, subdomain, addr, options, ..EndpointSpec::any(proto) }
@@ -158,7 +158,7 @@ impl BindAddress {
 }
 
 /// Random text that nobody guesses.
-pub fn secret() -> Result<String, getrandom::Error> {
+pub fn random_secret() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn place(url: &str) -> (Option<String>, Option<String>) {
-        let BindAddress { host, addr } = BindAddress::of(url, &["other.test"]).unwrap();
+        let BindAddress { host, addr } = BindAddress::from_members(url, &["other.test"]).unwrap();
         (host, addr)
     }
 
@@ -179,12 +179,13 @@ mod tests {
         for (name, host) in
             [("a.test", "a.test"), ("A.test:8080", "a.test"), ("*.a.test:80", "*.a.test")]
         {
-            let BindAddress { host: found, addr } = BindAddress::of("", &["", name]).unwrap();
+            let BindAddress { host: found, addr } =
+                BindAddress::from_members("", &["", name]).unwrap();
 
             assert_eq!((found.as_deref(), addr), (Some(host), None), "{name}");
         }
         for name in ["a.test:", "a.test:x", "a.test:80/x", "a.test:80/", "a b:80", ":80"] {
-            assert!(BindAddress::of("", &[name]).is_err(), "{name}");
+            assert!(BindAddress::from_members("", &[name]).is_err(), "{name}");
         }
     }
 

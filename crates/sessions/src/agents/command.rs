@@ -29,19 +29,19 @@ impl AgentCommand {
     ///
     /// # Errors
     /// With why it does not.
-    pub async fn send(self, online: &OnlineAgent) -> Result<(), String> {
+    pub async fn send_to(self, online: &OnlineAgent) -> Result<(), String> {
         if let Some(reason) = &online.unsupported[self as usize] {
             return Err(reason.clone());
         }
         match self {
-            Self::Stop => call(online, &message::Stop {}).await,
-            Self::Restart => call(online, &message::Restart {}).await,
-            Self::Update => call(online, &message::Update::default()).await,
+            Self::Stop => call_agent(online, &message::Stop {}).await,
+            Self::Restart => call_agent(online, &message::Restart {}).await,
+            Self::Update => call_agent(online, &message::Update::default()).await,
         }
     }
 }
 
-async fn call<R: RpcRequest<Answer = CommandResponse>>(
+async fn call_agent<R: RpcRequest<Answer = CommandResponse>>(
     online: &OnlineAgent,
     request: &R,
 ) -> Result<(), String> {

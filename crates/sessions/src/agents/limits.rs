@@ -11,43 +11,43 @@ const MAX_TEXT_BYTES: usize = 1024;
 /// Says what of a login is too long.
 pub(super) fn check_login(auth: &Auth) -> Result<(), String> {
     let said = &auth.extra;
-    check("client_id", &auth.client_id, MAX_TEXT_BYTES)?;
-    check("metadata", &said.metadata, Metadata::MAX)?;
-    check("version", &said.version, MAX_TEXT_BYTES)?;
-    check("os", &said.os, MAX_TEXT_BYTES)?;
+    check_length("client_id", &auth.client_id, MAX_TEXT_BYTES)?;
+    check_length("metadata", &said.metadata, Metadata::MAX)?;
+    check_length("version", &said.version, MAX_TEXT_BYTES)?;
+    check_length("os", &said.os, MAX_TEXT_BYTES)?;
     for (what, error) in [
         ("stop_unsupported_error", &said.stop_unsupported_error),
         ("restart_unsupported_error", &said.restart_unsupported_error),
         ("update_unsupported_error", &said.update_unsupported_error),
     ] {
-        check(what, error.as_deref().unwrap_or_default(), MAX_TEXT_BYTES)?;
+        check_length(what, error.as_deref().unwrap_or_default(), MAX_TEXT_BYTES)?;
     }
     Ok(())
 }
 
 /// Says what of a bind is too long.
 pub(super) fn check_bind(bind: &Bind) -> Result<(), String> {
-    check("id", &bind.id, MAX_TEXT_BYTES)?;
-    check("metadata", &bind.extra.metadata, Metadata::MAX)?;
-    check("description", &bind.extra.description, Description::MAX)?;
-    check("forwards_to", &bind.forwards_to, MAX_TEXT_BYTES)
+    check_length("id", &bind.id, MAX_TEXT_BYTES)?;
+    check_length("metadata", &bind.extra.metadata, Metadata::MAX)?;
+    check_length("description", &bind.extra.description, Description::MAX)?;
+    check_length("forwards_to", &bind.forwards_to, MAX_TEXT_BYTES)
 }
 
 /// Says what of a bind with labels is too long, or too much.
 pub(super) fn check_labeled(bind: &BindLabeled) -> Result<(), String> {
-    check("metadata", &bind.metadata, Metadata::MAX)?;
-    check("forwards_to", &bind.forwards_to, MAX_TEXT_BYTES)?;
+    check_length("metadata", &bind.metadata, Metadata::MAX)?;
+    check_length("forwards_to", &bind.forwards_to, MAX_TEXT_BYTES)?;
     if bind.labels.len() > MOST_LABELS {
         let count = bind.labels.len();
         return Err(format!("labels: has {count} entries, the limit is {MOST_LABELS}"));
     }
     for text in bind.labels.iter().flat_map(|(key, value)| [key, value]) {
-        check("labels", text, MAX_LABEL_BYTES)?;
+        check_length("labels", text, MAX_LABEL_BYTES)?;
     }
     Ok(())
 }
 
-fn check(what: &str, text: &str, most: usize) -> Result<(), String> {
+fn check_length(what: &str, text: &str, most: usize) -> Result<(), String> {
     match text.len() {
         length if length > most => Err(format!("{what}: has {length} bytes, the limit is {most}")),
         _ => Ok(()),

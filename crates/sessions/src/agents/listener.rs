@@ -60,29 +60,29 @@ impl BoundAgentListener {
         let config = authority.server_config(&[])?;
         // The agents of other nodes have not gone because this one begins.
         if state.cluster.is_none() {
-            Reservation::all_wait(&state.store, state.ids.now()).await?;
+            Reservation::mark_all_idle(&state.store, state.ids.now()).await?;
         }
-        revocation::follow(&state);
-        revocation::end_lost(&state);
+        revocation::follow_accounts(&state);
+        revocation::follow_lost_binds(&state);
         Ok(Self { socket, config, state })
     }
 
     /// Takes agents from now on.
-    pub fn open(self) -> Result<AgentListener, Error> {
+    pub fn start_accepting(self) -> Result<AgentListener, Error> {
         let Self { socket, config, state } = self;
-        let limit = limit(&state);
-        let sweeping = tokio::spawn(sweep(state.clone()));
+        let limit = connection_limit(&state);
+        let sweeping = tokio::spawn(sweep_reservations(state.clone()));
         let welcoming = state.clone();
         // Their sessions are ended by the registry, which tells them why.
         let shutdown = Shutdown::default();
         let gateway = state.gateway.clone();
         let proxies = match gateway.expects_proxy_protocol() {
-            true => ProxyProtocol::of(move |address| gateway.trusts(address)),
+            true => ProxyProtocol::expected_from(move |address| gateway.trusts(address)),
             false => ProxyProtocol::default(),
         };
         let listener =
             Listener::serve(socket, limit.clone(), &shutdown, proxies, move |connection, _| {
-                Box::pin(welcome(connection, config.clone(), welcoming.clone()))
+                Box::pin(accept_agent(connection, config.clone(), welcoming.clone()))
             });
         let failed = |source| Error::Bind { address: "the port for agents".to_owned(), source };
         Ok(AgentListener { listener: listener.map_err(failed)?, limit, state, sweeping })
@@ -125,7 +125,7 @@ impl Drop for AgentListener {
 }
 
 /// The limit for agents: those that are connected may always come back.
-fn limit(state: &AgentsState) -> Arc<ConnectionLimit> {
+fn connection_limit(state: &AgentsState) -> Arc<ConnectionLimit> {
     let (registry, gateway) = (state.registry.clone(), state.gateway.clone());
     let caps = state.settings.load().connection_caps();
     ConnectionLimit::new("agents", caps, move |address| {
@@ -133,7 +133,7 @@ fn limit(state: &AgentsState) -> Arc<ConnectionLimit> {
     })
 }
 
-async fn welcome(
+async fn accept_agent(
     connection: AcceptedConnection,
     config: Arc<ServerConfig>,
     state: Arc<AgentsState>,
@@ -146,12 +146,12 @@ async fn welcome(
     let prompt = Arc::new(AtomicBool::new(true));
     let socket = AgentSocket::new(stream, prompt.clone());
     // Whoever does not speak TLS is no agent. What a handshake needs is gone when it is over.
-    let stream = Box::pin(tls::accept(socket, config, settings.handshake_timeout)).await;
+    let stream = Box::pin(tls::accept_tls(socket, config, settings.handshake_timeout)).await;
     let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
     let Some(stream) = stream else { return };
     let (session, incoming) =
         MuxSession::start_unauthenticated(Box::new(stream), Side::Service, settings.login_limits());
-    session::hold(state, session, incoming, peer, prompt).await;
+    session::serve_session(state, session, incoming, peer, prompt).await;
 }
 
 /// Gives up addresses that have waited too long; of several nodes, one does that.
@@ -160,12 +160,12 @@ async fn review_reservations(state: &AgentsState, now: Timestamp) -> Result<(), 
         if !cluster.directory.is_first(Instant::now()) {
             return Ok(());
         }
-        Reservation::unheld_wait(&state.store).await?;
+        Reservation::mark_unheld_idle(&state.store).await?;
     }
-    Reservation::give_up(&state.store, now).await
+    Reservation::remove_expired(&state.store, now).await
 }
 
-async fn sweep(state: Arc<AgentsState>) {
+async fn sweep_reservations(state: Arc<AgentsState>) {
     let mut looked = None;
     loop {
         // Hours are short beside the days for which addresses wait.
@@ -177,7 +177,7 @@ async fn sweep(state: Arc<AgentsState>) {
             looked = hour;
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let over = state.registry.sweep(state.settings.load().reserve);
+        let over = state.registry.expire_binds(state.settings.load().reserve);
         if !over.is_empty() {
             // A reservation that stays on disk lets its owner come back later than promised.
             state.drop_reservations(over).await;

@@ -59,20 +59,20 @@ pub struct EndpointRegistration {
 impl EndpointRegistration {
     fn new(registry: &Arc<Registry>, online: OnlineAgent) -> Self {
         let online = Arc::new(online);
-        registry.add(&online);
+        registry.add_session(&online);
         Self { registry: registry.clone(), online }
     }
 }
 
 impl Drop for EndpointRegistration {
     fn drop(&mut self) {
-        self.registry.remove(&self.online);
+        self.registry.remove_session(&self.online);
     }
 }
 
 impl PendingLogin {
     /// Talks to an agent until it has authenticated; none when it is gone or was refused.
-    pub async fn run(&self, incoming: &mut Incoming) -> Option<LoggedInAgent> {
+    pub async fn wait_for_auth(&self, incoming: &mut Incoming) -> Option<LoggedInAgent> {
         let mut heartbeat = None;
         while let Some(mut stream) = incoming.next().await {
             // What is said on one stream harms no other: a broken one is dropped.
@@ -84,18 +84,20 @@ impl PendingLogin {
                 heartbeat = Some(stream);
                 continue;
             }
-            let call =
-                or_debug!(IncomingCall::read(kind, stream).await, "cannot read an agent's call");
+            let call = or_debug!(
+                IncomingCall::read_message(kind, stream).await,
+                "cannot read an agent's call"
+            );
             let Some(call) = call else { continue };
             let answered = match kind {
-                stream_kind::AUTH => return self.authenticate(call, heartbeat).await,
+                stream_kind::AUTH => return self.answer_auth(call, heartbeat).await,
                 stream_kind::SRV_INFO => {
-                    call.answer(&SrvInfoAnswer { region: REGION.to_owned() }).await
+                    call.send_response(&SrvInfoAnswer { region: REGION.to_owned() }).await
                 }
                 _ => {
                     let refused =
                         AgentRefusal("the agent is not authenticated yet".to_owned(), 102);
-                    call.refuse(self.state.text(refused)).await
+                    call.send_error(self.state.refusal_text(refused)).await
                 }
             };
             or_debug!(answered, "a response does not reach the agent");
@@ -103,12 +105,12 @@ impl PendingLogin {
         None
     }
 
-    async fn authenticate(
+    async fn answer_auth(
         &self,
         call: IncomingCall,
         heartbeat: Option<Stream>,
     ) -> Option<LoggedInAgent> {
-        let admitted = match call.decode::<Auth>() {
+        let admitted = match call.decode_message::<Auth>() {
             Ok(auth) => self.admit_with_retries(&auth).await,
             Err(error) => Err(AgentRefusal(error.to_string(), 102)),
         };
@@ -125,11 +127,15 @@ impl PendingLogin {
                 }
                 let is_only_node = refused.1 == SAME_NODE_CODE && self.state.is_only_node();
                 let extra = AuthAnswerExtra { is_only_node, ..AuthAnswerExtra::default() };
-                let error = Some(self.state.text(refused));
+                let error = Some(self.state.refusal_text(refused));
                 // An agent that is gone already needs no reason.
                 let answer = AuthAnswer { error, extra, ..AuthAnswer::default() };
-                or_debug!(call.answer(&answer).await, "an agent has gone before it was refused");
-                let ended = tokio::time::timeout(CLOSE_TIMEOUT, self.session.ended()).await;
+                or_debug!(
+                    call.send_response(&answer).await,
+                    "an agent has gone before it was refused"
+                );
+                let ended =
+                    tokio::time::timeout(CLOSE_TIMEOUT, self.session.wait_until_ended()).await;
                 ignore(ended, "the response needs time to arrive");
                 None
             }
@@ -142,21 +148,24 @@ impl PendingLogin {
     ) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
         let deadline = self.state.retry_deadline();
         loop {
-            match self.admit(auth).await {
+            match self.admit_agent(auth).await {
                 Err(refusal) if deadline.allows_retry(&refusal).await => {}
                 ended => return ended,
             }
         }
     }
 
-    async fn admit(&self, auth: &Auth) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
+    async fn admit_agent(
+        &self,
+        auth: &Auth,
+    ) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
         if !auth.version.is_empty() && !auth.version.iter().any(|version| version == VERSION) {
             let known = auth.version.join(", ");
             return Err(AgentRefusal(format!("no common version of the protocol: {known}"), 102));
         }
         limits::check_login(auth).map_err(|problem| AgentRefusal(problem, 102))?;
         let address = self.peer.ip().to_canonical();
-        if !self.state.gateway.restrictions().admits(Ingress::Agent, address) {
+        if !self.state.gateway.restrictions().allows_address(Ingress::Agent, address) {
             let problem = format!("an IP restriction does not allow agents at {address}");
             return Err(AgentRefusal(problem, code::ADDRESS_RESTRICTED.number));
         }
@@ -167,33 +176,34 @@ impl PendingLogin {
             let problem = "the other session of the agent leads to the same node".to_owned();
             return Err(AgentRefusal(problem, SAME_NODE_CODE));
         }
-        let found = self.state.store.read(move |view| accounts::agent(view, &shown)).await?;
+        let found =
+            self.state.store.read(move |view| accounts::authenticate_agent(view, &shown)).await?;
         let agent = found.map_err(token_refused)?;
         let registry = &self.state.registry;
-        let returns = !auth.client_id.is_empty() && registry.returning(&auth.client_id, cookie);
+        let returns = !auth.client_id.is_empty() && registry.is_returning(&auth.client_id, cookie);
         // An id without its cookie may be of a session before a restart of the service: then nobody
         // else has it, and the agent may keep it.
         let taken = registry.has_client(&auth.client_id);
         let client_id = match auth.client_id.as_str() {
             id if !id.is_empty() && (returns || !taken) => id.to_owned(),
-            _ => bind_request::secret()?,
+            _ => bind_request::random_secret()?,
         };
         // Our own agent does not hold small frames back.
         self.prompt.store(auth.extra.client_type != "ginnel", Ordering::Relaxed);
-        let online = self.introduce(&auth.extra, agent, client_id)?;
+        let online = self.build_online_agent(&auth.extra, agent, client_id)?;
         let registration = EndpointRegistration::new(registry, online);
         // The credential may have been revoked after it was read, when the session was not noted yet.
-        revocation::review(&self.state, &registration.online.agent).await?;
-        if registry.session(&registration.online.id).is_none() {
+        revocation::review_agent(&self.state, &registration.online.agent).await?;
+        if registry.find_session(&registration.online.id).is_none() {
             return Err(token_refused(TokenFault::Unknown));
         }
-        self.state.announced().await;
+        self.state.wait_until_announced().await;
         registry.counts().session_begun(!auth.client_id.is_empty());
         let answer = auth_answer(&registration.online, self.state.node.get());
         Ok((registration, answer))
     }
 
-    fn introduce(
+    fn build_online_agent(
         &self,
         said: &AuthExtra,
         agent: AuthenticatedAgent,
@@ -204,14 +214,14 @@ impl PendingLogin {
             Some(reason) => Some(reason.clone()).filter(|reason| !reason.is_empty()),
         };
         let settings = self.state.settings.load_full();
-        let rules_header = rules_header::read(&said.rules_header);
+        let rules_header = rules_header::parse_name(&said.rules_header);
         if rules_header.is_some() {
-            self.state.gateway.note_rules();
+            self.state.gateway.enable_rule_notes();
         }
         Ok(OnlineAgent {
             id: self.state.ids.next(prefix::TUNNEL_SESSION)?,
             client_id,
-            cookie: bind_request::secret()?.into(),
+            cookie: bind_request::random_secret()?.into(),
             session: self.session.clone(),
             latency: OnceLock::new(),
             streams: AgentStreamLimits {

@@ -25,7 +25,7 @@ impl LostLabels {
     }
 
     /// When a tunnel with all of these labels was lost, the last of several.
-    pub fn last(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+    pub fn lost_at(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
         let has_all = |own: &BTreeMap<String, String>| {
             labels.iter().all(|(key, value)| own.get(key) == Some(value))
         };
@@ -47,12 +47,12 @@ mod tests {
         let mut lost = LostLabels::default();
         lost.add(Some(&labels(&[("app", "it"), ("zone", "a")])));
 
-        assert!(lost.last(&labels(&[("app", "it")])).is_some());
-        assert!(lost.last(&labels(&[("app", "it"), ("zone", "b")])).is_none());
-        assert!(lost.last(&labels(&[("other", "it")])).is_none());
+        assert!(lost.lost_at(&labels(&[("app", "it")])).is_some());
+        assert!(lost.lost_at(&labels(&[("app", "it"), ("zone", "b")])).is_none());
+        assert!(lost.lost_at(&labels(&[("other", "it")])).is_none());
         for _ in 0..MAX_TUNNELS {
             lost.add(Some(&labels(&[("other", "it")])));
         }
-        assert!(lost.last(&labels(&[("app", "it")])).is_none());
+        assert!(lost.lost_at(&labels(&[("app", "it")])).is_none());
     }
 }

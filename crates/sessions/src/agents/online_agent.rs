@@ -55,7 +55,7 @@ pub struct AgentStreamLimits {
 
 impl AgentStreamLimits {
     /// How many streams the service has open then: one is its heartbeat.
-    pub fn open(&self) -> usize {
+    pub fn max_streams(&self) -> usize {
         self.connections + 1
     }
 }

@@ -14,7 +14,7 @@ pub enum ProxyVersion {
 
 impl ProxyVersion {
     /// The meaning of the number that agents send; none for 0.
-    pub fn of(number: u8) -> Option<Self> {
+    pub fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Text),
             2 => Some(Self::Binary),
@@ -23,21 +23,21 @@ impl ProxyVersion {
     }
 
     /// The header for a connection.
-    pub fn header(self, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
-        let (from, to) = (canonical(from), canonical(to));
+    pub fn encode_header(self, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+        let (from, to) = (canonical_address(from), canonical_address(to));
         match self {
-            Self::Text => text(from, to),
-            Self::Binary => binary(from, to),
+            Self::Text => encode_text(from, to),
+            Self::Binary => encode_binary(from, to),
         }
     }
 }
 
 /// IPv4 in the form of IPv6 is IPv4.
-fn canonical(address: SocketAddr) -> SocketAddr {
+fn canonical_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn text(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+fn encode_text(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let family = match (from.ip(), to.ip()) {
         (IpAddr::V4(_), IpAddr::V4(_)) => "TCP4",
         (IpAddr::V6(_), IpAddr::V6(_)) => "TCP6",
@@ -47,7 +47,7 @@ fn text(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     format!("PROXY {family} {} {} {from_port} {to_port}\r\n", from.ip(), to.ip()).into_bytes()
 }
 
-fn binary(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+fn encode_binary(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let mut addresses = Vec::with_capacity(36);
     let family = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -81,7 +81,9 @@ mod tests {
     #[test]
     fn the_text_form_names_both_ends() {
         let header = |from: &str, to: &str| {
-            String::from_utf8(ProxyVersion::Text.header(from.parse().unwrap(), to.parse().unwrap()))
+            String::from_utf8(
+                ProxyVersion::Text.encode_header(from.parse().unwrap(), to.parse().unwrap()),
+            )
         };
 
         assert_eq!(
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn the_binary_form_has_a_length() {
         let header = ProxyVersion::Binary
-            .header("192.0.2.1:5".parse().unwrap(), "127.0.0.1:80".parse().unwrap());
+            .encode_header("192.0.2.1:5".parse().unwrap(), "127.0.0.1:80".parse().unwrap());
 
         assert_eq!(header.len(), 16 + 12);
         assert_eq!(&header[12..16], &[0x21, 0x11, 0, 12]);

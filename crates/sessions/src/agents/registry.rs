@@ -56,14 +56,14 @@ impl Registry {
     }
 
     /// Notes that an agent is connected; a session that it left behind is ended.
-    pub fn add(&self, online: &Arc<OnlineAgent>) {
-        let mut inner = self.lock();
+    pub fn add_session(&self, online: &Arc<OnlineAgent>) {
+        let mut inner = self.lock_state();
         let clients = inner.clients.entry(rows::client_digest(&online.client_id)).or_default();
         if let Some(left) = clients.first() {
             left.session.close();
         }
         clients.push(online.clone());
-        *inner.sources.entry(SourceAddress::of(online.ip)).or_default() += 1;
+        *inner.sources.entry(SourceAddress::from_ip(online.ip)).or_default() += 1;
         inner.sessions.insert(online.id.clone(), online.clone());
         if let Some(cluster) = &inner.cluster {
             cluster.add_session(rows::session_row(online));
@@ -71,8 +71,8 @@ impl Registry {
     }
 
     /// Whether an agent that shows this id and cookie has, or had a moment ago, a session.
-    pub fn returning(&self, client_id: &str, cookie: &Hidden) -> bool {
-        let inner = self.lock();
+    pub fn is_returning(&self, client_id: &str, cookie: &Hidden) -> bool {
+        let inner = self.lock_state();
         let same = |other: &Arc<OnlineAgent>| {
             bool::from(subtle::ConstantTimeEq::ct_eq(
                 other.cookie.reveal().as_bytes(),
@@ -85,13 +85,13 @@ impl Registry {
 
     /// Whether an agent with this id has a session.
     pub fn has_client(&self, client_id: &str) -> bool {
-        self.lock().clients.contains_key(&rows::client_digest(client_id))
+        self.lock_state().clients.contains_key(&rows::client_digest(client_id))
     }
 
     /// Ends the sessions that an agent has left behind for another node, where it has this tunnel in a later
     /// session: they may be dead, and nobody would know for a while.
-    pub fn end_left(&self, row: &TunnelDocument) {
-        let inner = self.lock();
+    pub fn end_stale_sessions(&self, row: &TunnelDocument) {
+        let inner = self.lock_state();
         let sessions = inner.clients.get(&row.client).into_iter().flatten();
         // Identifiers begin with the time.
         let is_left = |online: &&Arc<OnlineAgent>| {
@@ -104,29 +104,29 @@ impl Registry {
     }
 
     /// Notes that an agent is gone: its tunnels are, its addresses wait for it.
-    pub fn remove(&self, online: &OnlineAgent) {
-        let mut guard = self.lock();
+    pub fn remove_session(&self, online: &OnlineAgent) {
+        let mut guard = self.lock_state();
         let inner = &mut *guard;
         inner.remove_session(online);
         for bind_id in inner.binds_of_sessions.remove(&online.id).unwrap_or_default() {
-            inner.suspend(online, bind_id);
+            inner.suspend_bind(online, bind_id);
         }
     }
 
     /// Ends a tunnel whose address waits for its agent to ask again.
-    pub fn suspend(&self, tunnel: &OnlineTunnel) {
+    pub fn suspend_tunnel(&self, tunnel: &OnlineTunnel) {
         tunnel.stop();
-        self.lock().suspend(&tunnel.session, tunnel.bind_id.clone());
+        self.lock_state().suspend_bind(&tunnel.session, tunnel.bind_id.clone());
     }
 
     /// Notes a new tunnel; false where its session is over, and the address waits for its agent.
-    pub fn bind(
+    pub fn register_tunnel(
         &self,
         token: Hidden,
         endpoint: Option<PublicEndpoint>,
         tunnel: Arc<OnlineTunnel>,
     ) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         let agent = tunnel.session.agent.clone();
         let bind_id = tunnel.bind_id.clone();
         let session_id = tunnel.session.id.clone();
@@ -135,28 +135,28 @@ impl Registry {
         let is_online = inner.sessions.contains_key(&tunnel.session.id);
         if is_online {
             inner.add_tunnel(tunnel, bound.endpoint.as_ref());
-            inner.note_bind(session_id, &bind_id);
+            inner.record_bind(session_id, &bind_id);
         } else {
             tunnel.stop();
             if bound.endpoint.is_none() {
                 return false;
             }
             // The agent was lost while it waited for this; it may come back for the address.
-            bound.let_go();
+            bound.detach_tunnel();
         }
         inner.binds.insert(bind_id, bound);
         is_online
     }
 
     /// Gives a bind to the agent that proves to own it, whoever serves it now.
-    pub fn reclaim(
+    pub fn reclaim_bind(
         &self,
         bind_id: &str,
         token: &Hidden,
         (agent, access): (&AuthenticatedAgent, &AccessList),
         make: impl FnOnce(&PublicEndpoint) -> Arc<OnlineTunnel>,
     ) -> Reclaimed {
-        let mut guard = self.lock();
+        let mut guard = self.lock_state();
         let inner = &mut *guard;
         let Some(bound) = inner.binds.get_mut(bind_id) else { return Reclaimed::Unknown };
         let proven = subtle::ConstantTimeEq::ct_eq(
@@ -184,7 +184,7 @@ impl Registry {
         if let Some(before) = before {
             inner.remove_tunnel(&before.id);
         }
-        inner.note_bind(tunnel.session.id.clone(), bind_id);
+        inner.record_bind(tunnel.session.id.clone(), bind_id);
         inner.tunnels.insert(tunnel);
         if let Some((cluster, row)) = inner.cluster.as_ref().zip(row) {
             cluster.add_tunnel(row);
@@ -193,8 +193,8 @@ impl Registry {
     }
 
     /// Gives a bind back to the agent that had it.
-    pub fn give_back(&self, bind_id: &str, agent: AuthenticatedAgent) {
-        if let Some(bound) = self.lock().binds.get_mut(bind_id) {
+    pub fn return_bind(&self, bind_id: &str, agent: AuthenticatedAgent) {
+        if let Some(bound) = self.lock_state().binds.get_mut(bind_id) {
             bound.agent = agent;
         }
     }
@@ -203,7 +203,7 @@ impl Registry {
     ///
     /// What its visitors are being served goes on.
     pub fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<EndedBind> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.binds.get(bind_id)?.tunnel_of(online)?;
         if let Some(binds) = inner.binds_of_sessions.get_mut(&online.id) {
             binds.remove(bind_id);
@@ -215,8 +215,8 @@ impl Registry {
     }
 
     /// The agents that have a session or an address.
-    pub fn agents(&self) -> Vec<AuthenticatedAgent> {
-        let inner = self.lock();
+    pub fn known_agents(&self) -> Vec<AuthenticatedAgent> {
+        let inner = self.lock_state();
         let online = inner.sessions.values().map(|online| &online.agent);
         let bound = inner.binds.values().map(|bound| &bound.agent);
         online.chain(bound).cloned().collect::<HashSet<_>>().into_iter().collect()
@@ -224,11 +224,11 @@ impl Registry {
 
     /// Takes everything from an agent: its sessions, which are given back with the tunnels that they
     /// had, and its addresses. What its tunnels carry is cut off.
-    pub fn expel(
+    pub fn expel_agent(
         &self,
         agent: &AuthenticatedAgent,
     ) -> Vec<(Arc<OnlineAgent>, Vec<Arc<OnlineTunnel>>)> {
-        let mut guard = self.lock();
+        let mut guard = self.lock_state();
         let inner = &mut *guard;
         let own = inner.sessions.values().filter(|online| online.agent == *agent);
         let sessions: Vec<_> = own.cloned().collect();
@@ -250,7 +250,7 @@ impl Registry {
 
     /// Takes from an agent what its access list does not allow: addresses, and tunnels, which are
     /// given back. What the tunnels carry is cut off.
-    pub fn narrow(
+    pub fn narrow_access(
         &self,
         agent: &AuthenticatedAgent,
         access: &AccessList,
@@ -259,7 +259,7 @@ impl Registry {
         if access.is_open() {
             return Vec::new();
         }
-        let mut guard = self.lock();
+        let mut guard = self.lock_state();
         let inner = &mut *guard;
         let mut stopped = Vec::new();
         inner.retain_binds(|bound| {
@@ -278,7 +278,7 @@ impl Registry {
 
     /// Ends a bind and gives its address up; returns the tunnel that it had.
     pub fn drop_bind(&self, bind_id: &str) -> Option<Arc<OnlineTunnel>> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         let tunnel = inner.remove_bind(bind_id)?.tunnel?;
         inner.remove_tunnel(&tunnel.id);
         tunnel.stop();
@@ -286,8 +286,8 @@ impl Registry {
     }
 
     /// Gives up the addresses that nobody came back for within `reserve`; says which.
-    pub fn sweep(&self, reserve: Duration) -> Vec<String> {
-        let mut inner = self.lock();
+    pub fn expire_binds(&self, reserve: Duration) -> Vec<String> {
+        let mut inner = self.lock_state();
         let is_over =
             |bound: &RegisteredEndpoint| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
         let over = inner.binds.iter().filter(|(_, bound)| is_over(bound));
@@ -303,32 +303,32 @@ impl Registry {
 
     /// The sessions, oldest first.
     pub fn sessions(&self) -> Vec<Arc<OnlineAgent>> {
-        self.lock().sessions.values().cloned().collect()
+        self.lock_state().sessions.values().cloned().collect()
     }
 
     /// Whether an agent is connected from where this address is.
     pub fn is_connected_from(&self, address: IpAddr) -> bool {
-        self.lock().sources.contains_key(&SourceAddress::of(address))
+        self.lock_state().sources.contains_key(&SourceAddress::from_ip(address))
     }
 
     /// The tunnels, oldest first.
     pub fn tunnels(&self) -> Vec<Arc<OnlineTunnel>> {
-        self.lock().tunnels.values().cloned().collect()
+        self.lock_state().tunnels.values().cloned().collect()
     }
 
     /// The session with this identifier.
-    pub fn session(&self, id: &str) -> Option<Arc<OnlineAgent>> {
-        self.lock().sessions.get(id).cloned()
+    pub fn find_session(&self, id: &str) -> Option<Arc<OnlineAgent>> {
+        self.lock_state().sessions.get(id).cloned()
     }
 
     /// The tunnel with this identifier.
-    pub fn tunnel(&self, id: &str) -> Option<Arc<OnlineTunnel>> {
-        self.lock().tunnels.get(id).cloned()
+    pub fn find_tunnel(&self, id: &str) -> Option<Arc<OnlineTunnel>> {
+        self.lock_state().tunnels.get(id).cloned()
     }
 
     /// Who has a port of its own, or had it a moment ago: the bind, its owner, and the tunnel that serves it.
     pub fn holder_of_port(&self, port: u16) -> Option<(String, String, Option<String>)> {
-        let inner = self.lock();
+        let inner = self.lock_state();
         let has_port = |bound: &RegisteredEndpoint| {
             let address = bound.endpoint.as_ref().and_then(PublicEndpoint::address);
             address.is_some_and(|address| address.port() == port)
@@ -341,22 +341,22 @@ impl Registry {
     }
 
     /// What is done with the traffic of a bind's endpoint, while somebody serves it.
-    pub fn traffic(&self, bind_id: &str) -> Option<EndpointTraffic> {
-        let inner = self.lock();
+    pub fn bind_traffic(&self, bind_id: &str) -> Option<EndpointTraffic> {
+        let inner = self.lock_state();
         let bound = inner.binds.get(bind_id).filter(|bound| bound.tunnel.is_some())?;
         bound.endpoint.as_ref().map(PublicEndpoint::traffic)
     }
 
     /// The online tunnels that serve all of these labels, oldest first.
-    pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<OnlineTunnel>> {
-        self.lock().tunnels.serving(labels)
+    pub fn tunnels_with_labels(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<OnlineTunnel>> {
+        self.lock_state().tunnels.with_labels(labels)
     }
 
     /// Says goodbye to agents as soon as they carry nothing, until there are none or the time is over.
     ///
     /// The others are reached as before, also by visitors of other nodes: an agent with one session can be
     /// nowhere else before that ends.
-    pub async fn drain(&self, gateway: &Gateway, limit: Duration) {
+    pub async fn drain_agents(&self, gateway: &Gateway, limit: Duration) {
         let draining = async {
             loop {
                 // Connections that only wait for a request keep no agent.
@@ -366,7 +366,7 @@ impl Registry {
                     return;
                 }
                 sessions.retain(|online| online.shares.is_idle());
-                send_away(sessions).await;
+                close_sessions(sessions).await;
                 tokio::time::sleep(DRAIN_INTERVAL).await;
             }
         };
@@ -375,18 +375,18 @@ impl Registry {
     }
 
     /// Says goodbye to all agents, who are to come back.
-    pub async fn dismiss(&self) {
-        send_away(self.sessions()).await;
-        self.lock().binds.clear();
+    pub async fn dismiss_all(&self) {
+        close_sessions(self.sessions()).await;
+        self.lock_state().binds.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, RegistryState> {
+    fn lock_state(&self) -> MutexGuard<'_, RegistryState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Ends sessions, whose agents are to come back.
-async fn send_away(sessions: Vec<Arc<OnlineAgent>>) {
+async fn close_sessions(sessions: Vec<Arc<OnlineAgent>>) {
     let mut leaving = tokio::task::JoinSet::new();
     for online in sessions {
         leaving.spawn(async move {
@@ -401,17 +401,18 @@ async fn send_away(sessions: Vec<Arc<OnlineAgent>>) {
 }
 
 impl TunnelGroups for Registry {
-    fn matching(
+    fn matching_targets(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
         most: usize,
     ) -> Vec<Arc<dyn Target>> {
-        let serving = self.lock().tunnels.serving_from(labels, skipped, most, |_| true).into_iter();
+        let serving =
+            self.lock_state().tunnels.with_labels_from(labels, skipped, most, |_| true).into_iter();
         serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()
     }
 
-    fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
-        self.lock().lost_labels.last(labels)
+    fn agent_lost_at(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+        self.lock_state().lost_labels.lost_at(labels)
     }
 }

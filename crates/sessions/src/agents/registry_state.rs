@@ -52,9 +52,9 @@ impl RegistryState {
     pub(super) fn remove_session(&mut self, online: &OnlineAgent) {
         if self.sessions.remove(&online.id).is_some() {
             if let Some(cluster) = &self.cluster {
-                cluster.remove(&online.id);
+                cluster.remove_row(&online.id);
             }
-            self.remove_source(SourceAddress::of(online.ip));
+            self.remove_source(SourceAddress::from_ip(online.ip));
         }
         let client = rows::client_digest(&online.client_id);
         let Some(clients) = self.clients.get_mut(&client) else { return };
@@ -74,14 +74,14 @@ impl RegistryState {
     }
 
     /// Ends the tunnel of a bind, if it is one of this session; the address of the bind waits.
-    pub(super) fn suspend(&mut self, online: &OnlineAgent, bind_id: String) {
+    pub(super) fn suspend_bind(&mut self, online: &OnlineAgent, bind_id: String) {
         let Entry::Occupied(mut bound) = self.binds.entry(bind_id) else { return };
         let Some(tunnel) = bound.get().tunnel_of(online) else { return };
         self.tunnels.remove(&tunnel.id);
         if let Some(cluster) = &self.cluster {
             cluster.remove_lost(&tunnel.id);
         }
-        bound.get_mut().let_go();
+        bound.get_mut().detach_tunnel();
         // Labels are no address that would have to be kept.
         if bound.get().endpoint.is_none() {
             bound.remove();
@@ -104,7 +104,7 @@ impl RegistryState {
     pub(super) fn remove_tunnel(&mut self, id: &str) {
         self.tunnels.remove(id);
         if let Some(cluster) = &self.cluster {
-            cluster.remove(id);
+            cluster.remove_row(id);
         }
     }
 
@@ -112,7 +112,7 @@ impl RegistryState {
     pub(super) fn remove_bind(&mut self, bind_id: &str) -> Option<RegisteredEndpoint> {
         let bound = self.binds.remove(bind_id)?;
         if let Some(cluster) = &self.cluster {
-            cluster.let_go(bind_id);
+            cluster.release_bind(bind_id);
         }
         Some(bound)
     }
@@ -122,14 +122,14 @@ impl RegistryState {
         self.binds.retain(|bind_id, bound| {
             let stays = stays(bound);
             if let Some(cluster) = cluster.as_ref().filter(|_| !stays) {
-                cluster.let_go(bind_id);
+                cluster.release_bind(bind_id);
             }
             stays
         });
     }
 
     /// Notes that a session has a bind.
-    pub(super) fn note_bind(&mut self, session_id: String, bind_id: &str) {
+    pub(super) fn record_bind(&mut self, session_id: String, bind_id: &str) {
         self.binds_of_sessions.entry(session_id).or_default().insert(bind_id.to_owned());
     }
 }
@@ -151,7 +151,7 @@ impl RegisteredEndpoint {
         }
     }
 
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn detach_tunnel(&mut self) {
         self.tunnel = None;
         self.idle = Some(Instant::now());
         if let Some(endpoint) = &self.endpoint {

@@ -17,7 +17,7 @@ use ginnel_gateway::{EndpointSpec, PublicEndpoint};
 use ginnel_store::{Document, Store, StoreError, Transaction, View};
 
 use crate::accounts;
-use crate::cluster::{EndpointClaim, HoldResult, RowOwner, all_held, hold, holders};
+use crate::cluster::{EndpointClaim, HoldResult, RowOwner, all_held, hold_endpoint, holding_nodes};
 
 /// How long an address waits for an agent that was gone when the service started.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -54,10 +54,10 @@ impl Document for Reservation {
 
 impl Reservation {
     /// What to keep of an endpoint.
-    pub fn of(id: &str, token: &str, owner_id: &str, endpoint: &PublicEndpoint) -> Self {
+    pub fn for_endpoint(id: &str, token: &str, owner_id: &str, endpoint: &PublicEndpoint) -> Self {
         Self {
             id: id.to_owned(),
-            token: digest(token),
+            token: hash_token(token),
             owner_id: owner_id.to_owned(),
             host: endpoint.host().map(str::to_owned),
             addr: endpoint.address().map(|address| address.to_string()),
@@ -73,33 +73,37 @@ impl Reservation {
         owner_id: &str,
     ) -> Result<Option<Self>, StoreError> {
         let id = id.to_owned();
-        let found = store.read(move |view| view.find::<Self>(&id)).await?;
+        let found = store.read(move |view| view.find_document::<Self>(&id)).await?;
         Ok(found.filter(|kept| kept.owner_id == owner_id && kept.is_for(token)))
     }
 
     /// Asks for the same address again.
-    pub fn fill(self, spec: &mut EndpointSpec) {
+    pub fn apply_to_spec(self, spec: &mut EndpointSpec) {
         spec.host = self.host.or(spec.host.take());
         spec.addr = self.addr.or(spec.addr.take());
     }
 
     fn is_for(&self, token: &str) -> bool {
-        self.token.ct_eq(&digest(token)).into()
+        self.token.ct_eq(&hash_token(token)).into()
     }
 
     /// Writes it down for the agents of a credential.
-    pub async fn keep(self, store: &Store, credential_id: &str) -> Result<(), StoreError> {
+    pub async fn store_for_credential(
+        self,
+        store: &Store,
+        credential_id: &str,
+    ) -> Result<(), StoreError> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
-            change.put(&self)?;
-            change.link(&self.id, ROLE, [credential_id.as_str()])
+            change.put_document(&self)?;
+            change.replace_references(&self.id, ROLE, [credential_id.as_str()])
         };
         store.write(keep).await
     }
 
-    /// As [`Reservation::keep`], in a cluster: the endpoint with this key is the bind's then, which this
+    /// As [`Reservation::store_for_credential`], in a cluster: the endpoint with this key is the bind's then, which this
     /// node holds, or nothing is written.
-    pub async fn keep_on(
+    pub async fn store_with_claim(
         self,
         store: &Store,
         credential_id: &str,
@@ -108,10 +112,10 @@ impl Reservation {
     ) -> Result<HoldResult, StoreError> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
-            let result = hold(change, &self.id, &claim, &owner)?;
+            let result = hold_endpoint(change, &self.id, &claim, &owner)?;
             if result == HoldResult::Done {
-                change.put(&self)?;
-                change.link(&self.id, ROLE, [credential_id.as_str()])?;
+                change.put_document(&self)?;
+                change.replace_references(&self.id, ROLE, [credential_id.as_str()])?;
             }
             Ok(result)
         };
@@ -119,17 +123,21 @@ impl Reservation {
     }
 
     /// Notes that the agents of another credential have the address now.
-    pub async fn assign(store: &Store, id: &str, credential_id: &str) -> Result<(), StoreError> {
+    pub async fn assign_credential(
+        store: &Store,
+        id: &str,
+        credential_id: &str,
+    ) -> Result<(), StoreError> {
         let (id, credential_id) = (id.to_owned(), credential_id.to_owned());
-        let assign = move |change: &Transaction<'_>| match change.find::<Self>(&id)? {
-            Some(_) => change.link(&id, ROLE, [credential_id.as_str()]),
+        let assign = move |change: &Transaction<'_>| match change.find_document::<Self>(&id)? {
+            Some(_) => change.replace_references(&id, ROLE, [credential_id.as_str()]),
             None => Ok(()),
         };
         store.write(assign).await
     }
 
     /// The reservations that credentials, or those of bot users, left behind when revoked.
-    pub fn of_revoked<'a>(
+    pub fn find_revoked<'a>(
         view: &View<'_>,
         accounts: impl Iterator<Item = &'a str>,
     ) -> Result<Vec<String>, StoreError> {
@@ -140,18 +148,18 @@ impl Reservation {
         }
         let mut kept = Vec::new();
         // Most have just been made: these cost no read of their own.
-        for credential in accounts::revoked(view, credentials)? {
+        for credential in accounts::revoked_credentials(view, credentials)? {
             kept.extend(view.referrers(&credential, ROLE)?);
         }
         Ok(kept)
     }
 
     /// Notes that a service begins, to which no agent has come back yet.
-    pub async fn all_wait(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn mark_all_idle(store: &Store, now: Timestamp) -> Result<(), StoreError> {
         let wait = move |change: &Transaction<'_>| {
-            let all = change.all::<Reservation>()?.into_iter();
+            let all = change.all_documents::<Reservation>()?.into_iter();
             for kept in all.filter(|kept| kept.idle.is_none()) {
-                change.put(&Self { idle: Some(now.clone()), ..kept })?;
+                change.put_document(&Self { idle: Some(now.clone()), ..kept })?;
             }
             Ok(())
         };
@@ -160,15 +168,19 @@ impl Reservation {
 
     /// Gives up the addresses that have waited too long, or that are too many. All are read without
     /// holding up those who write.
-    pub async fn give_up(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn remove_expired(store: &Store, now: Timestamp) -> Result<(), StoreError> {
         let read_at = now.clone();
-        let over = store.read(move |view| Ok::<_, StoreError>(over(view.all()?, &read_at))).await?;
+        let over = store
+            .read(move |view| {
+                Ok::<_, StoreError>(expired_reservations(view.all_documents()?, &read_at))
+            })
+            .await?;
         let is_over = move |kept: &Self| kept.idle.as_ref().is_some_and(|idle| idle.0 <= now.0);
         store
             .change_each(over, move |change, id| {
                 // Somebody may have come back for it meanwhile.
-                if change.find::<Self>(id)?.is_some_and(|kept| is_over(&kept)) {
-                    change.remove::<Self>(id)?;
+                if change.find_document::<Self>(id)?.is_some_and(|kept| is_over(&kept)) {
+                    change.remove_document::<Self>(id)?;
                 }
                 Ok(())
             })
@@ -176,17 +188,17 @@ impl Reservation {
     }
 
     /// Notes that addresses wait which no node of the cluster holds, as those that were copied from a file.
-    pub async fn unheld_wait(store: &Store) -> Result<(), StoreError> {
+    pub async fn mark_unheld_idle(store: &Store) -> Result<(), StoreError> {
         let unheld = store.read(|view| {
-            let (all, held) = (view.all::<Reservation>()?, all_held(view)?);
+            let (all, held) = (view.all_documents::<Reservation>()?, all_held(view)?);
             let unheld = all.into_iter().filter(|it| it.idle.is_none() && !held.contains(&it.id));
             Ok::<_, StoreError>(unheld.map(|kept| kept.id).collect())
         });
         store
             .change_each(unheld.await?, |change, id| {
-                match change.find::<Self>(id)?.filter(|kept| kept.idle.is_none()) {
-                    Some(kept) if holders(change, id)?.is_empty() => {
-                        change.put(&Self { idle: Some(change.now()), ..kept })
+                match change.find_document::<Self>(id)?.filter(|kept| kept.idle.is_none()) {
+                    Some(kept) if holding_nodes(change, id)?.is_empty() => {
+                        change.put_document(&Self { idle: Some(change.now()), ..kept })
                     }
                     _ => Ok(()),
                 }
@@ -195,10 +207,10 @@ impl Reservation {
     }
 
     /// Gives the address up.
-    pub async fn drop(store: &Store, ids: Vec<String>) -> Result<(), StoreError> {
+    pub async fn remove_all(store: &Store, ids: Vec<String>) -> Result<(), StoreError> {
         let drop = move |change: &Transaction<'_>| {
             for id in &ids {
-                change.remove::<Self>(id)?;
+                change.remove_document::<Self>(id)?;
             }
             Ok(())
         };
@@ -207,11 +219,11 @@ impl Reservation {
 }
 
 /// Those that have waited too long, or that are too many for their account.
-fn over(all: Vec<Reservation>, now: &Timestamp) -> Vec<String> {
+fn expired_reservations(all: Vec<Reservation>, now: &Timestamp) -> Vec<String> {
     let oldest = DateTime::parse_from_rfc3339(&now.0)
         .ok()
         .and_then(|now| SystemTime::from(now).checked_sub(RETENTION))
-        .map(Timestamp::at);
+        .map(Timestamp::from_system_time);
     let waits = |kept: Reservation| kept.idle.clone().map(|since| (since.0, kept));
     let mut waiting: Vec<_> = all.into_iter().filter_map(waits).collect();
     // Times of one form are in order as texts; the newest go first.
@@ -226,7 +238,7 @@ fn over(all: Vec<Reservation>, now: &Timestamp) -> Vec<String> {
     waiting.into_iter().filter_map(is_over).collect()
 }
 
-fn digest(token: &str) -> Vec<u8> {
+fn hash_token(token: &str) -> Vec<u8> {
     Sha256::digest(token).to_vec()
 }
 
@@ -254,7 +266,10 @@ mod tests {
             kept("a", 3, None),
         ];
 
-        assert_eq!(over(all, &Timestamp("2026-03-31T12:00:00Z".to_owned())), ["a1"]);
+        assert_eq!(
+            expired_reservations(all, &Timestamp("2026-03-31T12:00:00Z".to_owned())),
+            ["a1"]
+        );
     }
 
     #[test]
@@ -262,7 +277,10 @@ mod tests {
         let day = |number| format!("2026-03-0{}T00:00:00Z", 1 + number % 2);
         let many = (0..MAX_RESERVATIONS + 2).map(|number| kept("a", number, Some(&day(number))));
         let used = (0..10).map(|number| kept("b", number, None));
-        let gone = over(many.chain(used).collect(), &Timestamp("2026-03-03T00:00:00Z".to_owned()));
+        let gone = expired_reservations(
+            many.chain(used).collect(),
+            &Timestamp("2026-03-03T00:00:00Z".to_owned()),
+        );
 
         assert_eq!(gone.len(), 2);
         assert!(
@@ -275,12 +293,12 @@ mod tests {
         let store = Store::open(None).unwrap();
         let idle = idle.map(|idle| Timestamp(idle.to_owned()));
         let kept = Reservation { id: id.to_owned(), idle, ..Reservation::default() };
-        store.write(move |change| change.put(&kept)).await.unwrap();
+        store.write(move |change| change.put_document(&kept)).await.unwrap();
         store
     }
 
     fn found(store: &Store, id: &str) -> Option<Reservation> {
-        store.read_blocking(|view| view.find::<Reservation>(id)).unwrap()
+        store.read_blocking(|view| view.find_document::<Reservation>(id)).unwrap()
     }
 
     #[tokio::test]
@@ -288,14 +306,15 @@ mod tests {
         let store = stored("copied", None).await;
         let held = |change: &Transaction<'_>| {
             let node = NodeDocument { id: "node_1".to_owned(), ..NodeDocument::default() };
-            change.put(&node)?;
-            change.put(&Reservation { id: "held".to_owned(), ..Reservation::default() })?;
+            change.put_document(&node)?;
+            change
+                .put_document(&Reservation { id: "held".to_owned(), ..Reservation::default() })?;
             let owner = RowOwner { node_id: node.id, epoch: 0 };
-            hold(change, "held", &EndpointKey::port(1), &owner)
+            hold_endpoint(change, "held", &EndpointKey::port(1), &owner)
         };
         assert_eq!(store.write(held).await.unwrap(), HoldResult::Done);
 
-        Reservation::unheld_wait(&store).await.unwrap();
+        Reservation::mark_unheld_idle(&store).await.unwrap();
 
         assert!(found(&store, "copied").unwrap().idle.is_some());
         assert_eq!(found(&store, "held").unwrap().idle, None);
@@ -307,7 +326,7 @@ mod tests {
         for (idle, stays) in [(Some("2026-03-01T00:00:00Z"), false), (None, true)] {
             let store = stored("a", idle).await;
 
-            Reservation::give_up(&store, now.clone()).await.unwrap();
+            Reservation::remove_expired(&store, now.clone()).await.unwrap();
 
             assert_eq!(found(&store, "a").is_some(), stays);
         }

@@ -35,31 +35,31 @@ const MAX_DOUBT: Duration = Duration::from_secs(1);
 const MAX_NEWS_AGE: Duration = Duration::from_secs(2);
 
 /// Looks at agents again from now on, whenever an account changes. Needs a tokio runtime.
-pub fn follow(state: &AgentsState) {
-    let reviewer = Reviewer::of(state);
-    state.store.watch(move |changes| {
-        if let Some(accounts) = changes.select(is_account) {
-            reviewer.changed(accounts);
+pub fn follow_accounts(state: &AgentsState) {
+    let reviewer = Reviewer::from_state(state);
+    state.store.watch_changes(move |changes| {
+        if let Some(accounts) = changes.filter_ids(is_account) {
+            reviewer.review_changes(accounts);
         }
     });
 }
 
 /// Ends the tunnels of this node whose endpoints belong to agents of other nodes, and the sessions of agents
 /// that have gone to one, from now on.
-pub fn end_lost(state: &AgentsState) {
+pub fn follow_lost_binds(state: &AgentsState) {
     let Some(cluster) = &state.cluster else { return };
     let left = Arc::downgrade(&state.registry);
     cluster.on_tunnel(move |row| {
         if let Some(registry) = left.upgrade() {
-            registry.end_left(row);
+            registry.end_stale_sessions(row);
         }
     });
-    let (registry, notifier) = (Arc::downgrade(&state.registry), Notifier::of(state));
+    let (registry, notifier) = (Arc::downgrade(&state.registry), Notifier::from_state(state));
     cluster.on_lost(move |bind_id| {
         let Some(registry) = registry.upgrade() else { return };
         if let Some(tunnel) = registry.drop_bind(bind_id) {
             let problem = format!("{} is already online at another node", tunnel.public_name());
-            notifier.stop(tunnel, &AgentRefusal(problem, 334));
+            notifier.stop_tunnel(tunnel, &AgentRefusal(problem, 334));
         }
     });
 }
@@ -68,10 +68,13 @@ pub fn end_lost(state: &AgentsState) {
 ///
 /// # Errors
 /// When nobody knows: what has just been noted is not to stay then.
-pub async fn review(state: &AgentsState, agent: &AuthenticatedAgent) -> Result<(), StoreError> {
+pub async fn review_agent(
+    state: &AgentsState,
+    agent: &AuthenticatedAgent,
+) -> Result<(), StoreError> {
     let looked_up = agent.clone();
     let access = state.store.read(move |view| accounts::access_list(view, &looked_up)).await?;
-    apply(&state.registry, &Notifier::of(state), agent, access);
+    apply_access(&state.registry, &Notifier::from_state(state), agent, access);
     Ok(())
 }
 
@@ -87,33 +90,33 @@ pub(super) struct Reviewer {
 }
 
 impl Reviewer {
-    pub(super) fn of(state: &AgentsState) -> Arc<Self> {
+    pub(super) fn from_state(state: &AgentsState) -> Arc<Self> {
         let (registry, store) = (Arc::downgrade(&state.registry), Arc::downgrade(&state.store));
-        Arc::new(Self { registry, store, notifier: Notifier::of(state) })
+        Arc::new(Self { registry, store, notifier: Notifier::from_state(state) })
     }
 
-    pub(super) fn changed(self: &Arc<Self>, accounts: Changes) {
-        let Some((registry, store)) = self.both() else { return };
+    pub(super) fn review_changes(self: &Arc<Self>, accounts: Changes) {
+        let Some((registry, store)) = self.upgrade_both() else { return };
         let runtime = self.notifier.runtime.clone();
         let _entered = runtime.enter();
         // Where nobody knows what has changed, the node that revoked a credential releases its addresses.
         if let Changes::Of(accounts) = &accounts {
-            release_all(&store, &self.notifier, accounts);
+            release_revoked(&store, &self.notifier, accounts);
         }
         if let Err(error) = review_all(&registry, &store, &self.notifier, &accounts) {
             tracing::warn!(%error, "cannot look up what holds for agents now; trying again");
-            runtime.spawn(self.clone().try_again(accounts));
+            runtime.spawn(self.clone().retry_review(accounts));
         }
     }
 
     /// Looks until it is known what holds for the agents of these accounts.
-    async fn try_again(self: Arc<Self>, accounts: Changes) {
+    async fn retry_review(self: Arc<Self>, accounts: Changes) {
         let (began, accounts) = (Instant::now(), Arc::new(accounts));
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let (this, accounts) = (self.clone(), accounts.clone());
             let is_late = began.elapsed() >= MAX_DOUBT;
-            let tried = tokio::task::spawn_blocking(move || this.try_once(&accounts, is_late));
+            let tried = tokio::task::spawn_blocking(move || this.try_review(&accounts, is_late));
             if or_debug!(tried.await, "looking at agents broke").unwrap_or(true) {
                 return;
             }
@@ -121,8 +124,8 @@ impl Reviewer {
     }
 
     /// True when it need not be tried again.
-    fn try_once(&self, accounts: &Changes, is_late: bool) -> bool {
-        let Some((registry, store)) = self.both() else { return true };
+    fn try_review(&self, accounts: &Changes, is_late: bool) -> bool {
+        let Some((registry, store)) = self.upgrade_both() else { return true };
         let Err(error) = review_all(&registry, &store, &self.notifier, accounts) else {
             return true;
         };
@@ -131,23 +134,23 @@ impl Reviewer {
             return true;
         }
         // Whoever sees no changes carries on with what was known last.
-        let sees_changes = store.news().is_none_or(|news| news.age < MAX_NEWS_AGE);
+        let sees_changes = store.change_news().is_none_or(|news| news.age < MAX_NEWS_AGE);
         let is_over = is_late && sees_changes;
         if is_over {
-            let agents = depending(&registry, accounts);
-            agents.iter().for_each(|it| send_all_back(&registry, &self.notifier, it, &error));
+            let agents = affected_agents(&registry, accounts);
+            agents.iter().for_each(|it| disconnect_sessions(&registry, &self.notifier, it, &error));
         }
         is_over
     }
 
-    fn both(&self) -> Option<(Arc<Registry>, Arc<Store>)> {
+    fn upgrade_both(&self) -> Option<(Arc<Registry>, Arc<Store>)> {
         self.registry.upgrade().zip(self.store.upgrade())
     }
 }
 
 /// The agents that are online, or have an address, by one of these accounts.
-fn depending(registry: &Registry, accounts: &Changes) -> Vec<AuthenticatedAgent> {
-    let mut agents = registry.agents();
+fn affected_agents(registry: &Registry, accounts: &Changes) -> Vec<AuthenticatedAgent> {
+    let mut agents = registry.known_agents();
     agents.retain(|it| accounts.includes(&it.credential_id) || accounts.includes(&it.owner_id));
     agents
 }
@@ -159,7 +162,7 @@ fn review_all(
     notifier: &Notifier,
     accounts: &Changes,
 ) -> Result<(), StoreError> {
-    let agents = depending(registry, accounts);
+    let agents = affected_agents(registry, accounts);
     if agents.is_empty() {
         return Ok(());
     }
@@ -167,13 +170,13 @@ fn review_all(
     let access =
         store.read_blocking::<_, StoreError>(|view| accounts::access_lists(view, &agents))?;
     for (agent, access) in agents.iter().zip(access) {
-        apply(registry, notifier, agent, access);
+        apply_access(registry, notifier, agent, access);
     }
     Ok(())
 }
 
 /// Ends what an agent may not have any more.
-fn apply(
+fn apply_access(
     registry: &Registry,
     notifier: &Notifier,
     agent: &AuthenticatedAgent,
@@ -181,24 +184,24 @@ fn apply(
 ) {
     match access {
         None => {
-            for (online, tunnels) in registry.expel(agent) {
-                notifier.dismiss(online, tunnels);
+            for (online, tunnels) in registry.expel_agent(agent) {
+                notifier.dismiss_session(online, tunnels);
             }
         }
         Some(entries) => {
-            for tunnel in registry.narrow(agent, &AccessList(entries)) {
+            for tunnel in registry.narrow_access(agent, &AccessList(entries)) {
                 let problem = format!(
                     "the access list of the authtoken does not allow {} any more",
                     tunnel.public_name()
                 );
-                notifier.stop(tunnel, &AgentRefusal(problem, 600));
+                notifier.stop_tunnel(tunnel, &AgentRefusal(problem, 600));
             }
         }
     }
 }
 
 /// Ends the sessions of an agent, which may come back.
-fn send_all_back(
+fn disconnect_sessions(
     registry: &Registry,
     notifier: &Notifier,
     agent: &AuthenticatedAgent,
@@ -206,21 +209,21 @@ fn send_all_back(
 ) {
     tracing::warn!(%error, "an agent is sent away: its access cannot be looked up");
     for online in registry.sessions().into_iter().filter(|it| it.agent == *agent) {
-        notifier.send_back(online);
+        notifier.disconnect_session(online);
     }
 }
 
 /// Gives up the addresses that are kept for the agents of credentials that were revoked.
-fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &[String]) {
+fn release_revoked(store: &Arc<Store>, notifier: &Notifier, accounts: &[String]) {
     let kept = store.read_blocking::<_, StoreError>(|view| {
-        Reservation::of_revoked(view, accounts.iter().map(String::as_str))
+        Reservation::find_revoked(view, accounts.iter().map(String::as_str))
     });
     // They are also given up when they have waited for too long.
     let kept = kept.unwrap_or_default();
     if !kept.is_empty() {
         let store = store.clone();
         notifier.runtime.spawn(async move {
-            or_debug!(Reservation::drop(&store, kept).await, "reservations stay");
+            or_debug!(Reservation::remove_all(&store, kept).await, "reservations stay");
         });
     }
 }
@@ -232,19 +235,20 @@ struct Notifier {
 }
 
 impl Notifier {
-    fn of(state: &AgentsState) -> Self {
+    fn from_state(state: &AgentsState) -> Self {
         let code_prefix = state.gateway.code_prefix().to_owned();
         Self { runtime: Handle::current(), code_prefix }
     }
 
     /// Ends a session, for good.
-    fn dismiss(&self, online: Arc<OnlineAgent>, tunnels: Vec<Arc<OnlineTunnel>>) {
+    fn dismiss_session(&self, online: Arc<OnlineAgent>, tunnels: Vec<Arc<OnlineTunnel>>) {
         let refused = AgentRefusal::revoked();
-        let notices: Vec<_> = tunnels.iter().map(|tunnel| self.notice(tunnel, &refused)).collect();
+        let notices: Vec<_> =
+            tunnels.iter().map(|tunnel| self.stop_notice(tunnel, &refused)).collect();
         self.runtime.spawn(async move {
             let telling = async {
                 for notice in &notices {
-                    rpc::tell(&online.session, notice).await?;
+                    rpc::send_notification(&online.session, notice).await?;
                 }
                 Ok::<_, rpc::RpcError>(())
             };
@@ -256,10 +260,10 @@ impl Notifier {
     }
 
     /// Ends a tunnel; its session goes on.
-    fn stop(&self, tunnel: Arc<OnlineTunnel>, reason: &AgentRefusal) {
-        let notice = self.notice(&tunnel, reason);
+    fn stop_tunnel(&self, tunnel: Arc<OnlineTunnel>, reason: &AgentRefusal) {
+        let notice = self.stop_notice(&tunnel, reason);
         self.runtime.spawn(async move {
-            let telling = rpc::tell(&tunnel.session.session, &notice);
+            let telling = rpc::send_notification(&tunnel.session.session, &notice);
             // The tunnel is over whether or not its agent listens.
             let notified = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
             or_debug!(notified, tunnel = %tunnel.id, "an agent takes no notice");
@@ -267,14 +271,14 @@ impl Notifier {
     }
 
     /// Ends a session whose agent may come back.
-    fn send_back(&self, online: Arc<OnlineAgent>) {
+    fn disconnect_session(&self, online: Arc<OnlineAgent>) {
         self.runtime.spawn(async move {
             let text = "the service cannot check the credential of this session";
             online.session.go_away(Code::INTERNAL, text).await;
         });
     }
 
-    fn notice(
+    fn stop_notice(
         &self,
         tunnel: &OnlineTunnel,
         AgentRefusal(message, number): &AgentRefusal,

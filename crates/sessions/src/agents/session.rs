@@ -44,7 +44,7 @@ struct AgentSession {
 }
 
 /// Talks to an agent until it is gone.
-pub async fn hold(
+pub async fn serve_session(
     state: Arc<AgentsState>,
     session: MuxSession,
     mut incoming: Incoming,
@@ -55,15 +55,15 @@ pub async fn hold(
     let login = Box::pin(log_in(&state, &session, &mut incoming, peer, prompt)).await;
     let Some((registration, beating)) = login else { return session.close() };
     let online = registration.online.clone();
-    online.latency.get_or_init(|| beating.watch());
+    online.latency.get_or_init(|| beating.watch_latency());
     let span = tracing::debug_span!("session", session = %online.id);
     tracing::info!(parent: &span, session = %online.id, peer = %peer, "an agent has logged in");
     let ended = session.clone();
     let session = Arc::new(AgentSession { state: state.clone(), online });
     while let Some(stream) = incoming.next().await {
-        tokio::spawn(session.clone().answer(stream).instrument(span.clone()));
+        tokio::spawn(session.clone().answer_stream(stream).instrument(span.clone()));
     }
-    let err = ended.ended().await;
+    let err = ended.wait_until_ended().await;
     tracing::info!(parent: &span, session = %session.online.id, %err, "an agent's session has ended");
 }
 
@@ -78,85 +78,86 @@ async fn log_in(
 ) -> Option<(EndpointRegistration, Heartbeat)> {
     let login = PendingLogin { state: state.clone(), session: session.clone(), peer, prompt };
     let settings = state.settings.load_full();
-    let admitted = tokio::time::timeout(settings.login_timeout, login.run(incoming)).await;
+    let admitted =
+        tokio::time::timeout(settings.login_timeout, login.wait_for_auth(incoming)).await;
     let LoggedInAgent { registration, heartbeat, answer: (call, answer) } = admitted.ok()??;
-    session.authenticated();
+    session.mark_authenticated();
     let (interval, tolerance) = (settings.heartbeat_interval, settings.heartbeat_tolerance);
-    let beating = heartbeat::keep_when_silent(session, interval, tolerance);
+    let beating = heartbeat::start_when_silent(session, interval, tolerance);
     if let Some(stream) = heartbeat {
-        tokio::spawn(heartbeat::answer(stream));
+        tokio::spawn(heartbeat::echo_beats(stream));
     }
     // An agent that is gone already is noticed by the session.
-    or_debug!(call.answer(&answer).await, "an agent has gone before it was let in");
+    or_debug!(call.send_response(&answer).await, "an agent has gone before it was let in");
     Some((registration, beating))
 }
 
 impl AgentSession {
-    async fn answer(self: Arc<Self>, mut stream: Stream) {
+    async fn answer_stream(self: Arc<Self>, mut stream: Stream) {
         // What is said on one stream harms no other: a broken one is dropped.
         let kind =
             or_debug!(read_kind(&mut stream).await, "a stream ended before it said its kind");
         let Some(kind) = kind else { return };
         if kind == stream_kind::HEARTBEAT {
             // A task of its own: this one has room for calls, and heartbeats go on for days.
-            tokio::spawn(heartbeat::answer(stream));
+            tokio::spawn(heartbeat::echo_beats(stream));
             return;
         }
-        let call = Box::pin(IncomingCall::read(kind, stream)).await;
+        let call = Box::pin(IncomingCall::read_message(kind, stream)).await;
         let Some(call) = or_debug!(call, "cannot read an agent's call") else { return };
         // An agent that is gone already needs no answer.
-        or_debug!(Box::pin(self.perform(kind, call)).await, "an agent's call failed");
+        or_debug!(Box::pin(self.perform_call(kind, call)).await, "an agent's call failed");
     }
 
-    async fn perform(&self, kind: u32, call: IncomingCall) -> Result<(), rpc::RpcError> {
+    async fn perform_call(&self, kind: u32, call: IncomingCall) -> Result<(), rpc::RpcError> {
         match kind {
             stream_kind::AUTH => {
                 let refused = AgentRefusal("the agent is already authenticated".to_owned(), 102);
-                let error = Some(self.state.text(refused));
-                call.answer(&AuthAnswer { error, ..AuthAnswer::default() }).await
+                let error = Some(self.state.refusal_text(refused));
+                call.send_response(&AuthAnswer { error, ..AuthAnswer::default() }).await
             }
             stream_kind::SRV_INFO => {
-                call.answer(&SrvInfoAnswer { region: REGION.to_owned() }).await
+                call.send_response(&SrvInfoAnswer { region: REGION.to_owned() }).await
             }
             stream_kind::BIND => {
-                let bind: Bind = call.decode()?;
+                let bind: Bind = call.decode_message()?;
                 let answer = match self.bind_with_retries(&bind).await {
                     Ok(answer) => answer,
                     Err(refused) => BindAnswer {
-                        error: Some(self.state.text(refused)),
+                        error: Some(self.state.refusal_text(refused)),
                         ..BindAnswer::default()
                     },
                 };
                 self.answer_bind(call, &answer, &answer.id, &bind.id).await
             }
             stream_kind::BIND_LABELED => {
-                let bind: BindLabeled = call.decode()?;
+                let bind: BindLabeled = call.decode_message()?;
                 let answer = match self.bind_labeled_with_retries(&bind).await {
                     Ok(id) => BindLabeledAnswer { id, error: None },
                     Err(refused) => BindLabeledAnswer {
-                        error: Some(self.state.text(refused)),
+                        error: Some(self.state.refusal_text(refused)),
                         ..BindLabeledAnswer::default()
                     },
                 };
                 self.answer_bind(call, &answer, &answer.id, "").await
             }
             stream_kind::UNBIND => {
-                let unbind: Unbind = call.decode()?;
+                let unbind: Unbind = call.decode_message()?;
                 let Some(ended) = self.state.registry.unbind(&self.online, &unbind.id) else {
                     let refused =
                         AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
-                    return call.refuse(self.state.text(refused)).await;
+                    return call.send_error(self.state.refusal_text(refused)).await;
                 };
                 // New visitors do not reach it any more, and others may have its address; who waits for
                 // the answer may rely on that.
-                self.leave(ended).await;
-                let answered = call.answer(&CommandResponse::default()).await;
+                self.settle_unbind(ended).await;
+                let answered = call.send_response(&CommandResponse::default()).await;
                 self.state.drop_reservations(vec![unbind.id]).await;
                 answered
             }
             other => {
                 let refused = AgentRefusal(format!("the command {other} is not known"), 102);
-                call.refuse(self.state.text(refused)).await
+                call.send_error(self.state.refusal_text(refused)).await
             }
         }
     }
@@ -169,15 +170,15 @@ impl AgentSession {
         id: &str,
         known_id: &str,
     ) -> Result<(), rpc::RpcError> {
-        let answered = call.answer(answer).await;
-        if answered.is_err() && id != known_id && self.unbind(id) {
+        let answered = call.send_response(answer).await;
+        if answered.is_err() && id != known_id && self.unbind_tunnel(id) {
             self.state.drop_reservations(vec![id.to_owned()]).await;
         }
         answered
     }
 
     /// Ends a tunnel of the session; false where it has none of this name.
-    fn unbind(&self, id: &str) -> bool {
+    fn unbind_tunnel(&self, id: &str) -> bool {
         let Some(ended) = self.state.registry.unbind(&self.online, id) else { return false };
         self.state.gateway.close_idle(&ended.tunnel.id);
         true
@@ -185,13 +186,13 @@ impl AgentSession {
 
     /// Waits until no new visitors reach a tunnel that has ended. One that shares its address takes those who
     /// are led here by nodes that do not know yet: others could have served them.
-    async fn leave(&self, ended: EndedBind) {
+    async fn settle_unbind(&self, ended: EndedBind) {
         let EndedBind { tunnel, endpoint } = ended;
         let shared = endpoint.filter(|it| it.pool().is_some() && self.state.cluster.is_some());
         if shared.is_none() {
             self.state.gateway.close_idle(&tunnel.id);
         }
-        self.state.announced().await;
+        self.state.wait_until_announced().await;
         if shared.is_some() {
             tokio::time::sleep(NEWS_INTERVAL).await;
             drop(shared);
@@ -202,7 +203,7 @@ impl AgentSession {
     async fn bind_with_retries(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
         let deadline = self.state.retry_deadline();
         loop {
-            match self.bind(bind).await {
+            match self.bind_endpoint(bind).await {
                 Err(refusal) if self.is_online() && deadline.allows_retry(&refusal).await => {}
                 ended => return ended,
             }
@@ -220,18 +221,18 @@ impl AgentSession {
     }
 
     fn is_online(&self) -> bool {
-        self.state.registry.session(&self.online.id).is_some()
+        self.state.registry.find_session(&self.online.id).is_some()
     }
 
-    async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
+    async fn bind_endpoint(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
         limits::check_bind(bind).map_err(|problem| AgentRefusal(problem, 215))?;
-        let asked = bind_request::read(bind)?;
+        let asked = bind_request::decode_bind(bind)?;
         let now = self.state.ids.now();
-        let (online, access) = (&self.online, self.state.access(&self.online).await?);
+        let (online, access) = (&self.online, self.state.access_list(&self.online).await?);
         let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);
         let plan = BindPlan { online, access, bind, proxy_proto, speaks, now };
         if !bind.id.is_empty()
-            && let Some(answer) = self.reclaim(&plan).await?
+            && let Some(answer) = self.reclaim_bind(&plan).await?
         {
             return Ok(answer);
         }
@@ -239,34 +240,34 @@ impl AgentSession {
         let owner_id = &self.online.agent.owner_id;
         spec.pool_owner = bind.extra.pooling_enabled.then(|| owner_id.clone());
         spec.owner = Some(owner_id.clone());
-        let bind_id = match self.kept(bind).await? {
+        let bind_id = match self.find_reservation(bind).await? {
             // After a restart of the service: the same address, if nobody else took it.
             Some(kept) => {
-                kept.fill(&mut spec);
+                kept.apply_to_spec(&mut spec);
                 bind.id.clone()
             }
-            None => bind_request::secret()?,
+            None => bind_request::random_secret()?,
         };
         let token = match bind.extra.token.is_empty() {
-            true => bind_request::secret()?.into(),
+            true => bind_request::random_secret()?.into(),
             false => bind.extra.token.clone(),
         };
-        let (endpoint, tunnel) = self.open_and_keep(&plan, &bind_id, spec, &token).await?;
-        let answer = answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
+        let (endpoint, tunnel) = self.open_and_store(&plan, &bind_id, spec, &token).await?;
+        let answer = bind_answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
         let knows = bind_id == bind.id;
-        if !self.state.registry.bind(token, Some(endpoint), tunnel.clone()) {
+        if !self.state.registry.register_tunnel(token, Some(endpoint), tunnel.clone()) {
             if !knows {
-                self.take_back(&tunnel).await;
+                self.withdraw_tunnel(&tunnel).await;
             }
             return Err(AgentRefusal("the session is over".to_owned(), FAULT_CODE));
         }
-        self.confirm(&tunnel, knows).await?;
-        self.state.announced().await;
+        self.confirm_tunnel(&tunnel, knows).await?;
+        self.state.wait_until_announced().await;
         Ok(answer)
     }
 
     /// Opens an endpoint, and writes down whose it is, which no other node may do then.
-    async fn open_and_keep(
+    async fn open_and_store(
         &self,
         plan: &BindPlan<'_>,
         bind_id: &str,
@@ -275,7 +276,7 @@ impl AgentSession {
     ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
         let agent = &self.online.agent;
         let is_pooled = spec.pool_owner.is_some();
-        let taken = |url: &str| taken(url, is_pooled);
+        let taken = |url: &str| taken_refusal(url, is_pooled);
         if let Some(url) = self.state.taken_elsewhere(&spec, bind_id).await? {
             return Err(taken(&url));
         }
@@ -283,7 +284,7 @@ impl AgentSession {
         let attempts = if is_open { MAX_ADDRESSES } else { 1 };
         let mut last = String::new();
         for _ in 0..attempts {
-            let (endpoint, tunnel) = self.open(plan, bind_id, spec.clone()).await?;
+            let (endpoint, tunnel) = self.open_endpoint(plan, bind_id, spec.clone()).await?;
             match self.state.check_port(&self.online, tunnel.own_port()).await {
                 // Another port may be anybody's.
                 Err(refusal) if is_open && !refusal.is_fault() => {
@@ -292,9 +293,10 @@ impl AgentSession {
                 }
                 checked => checked?,
             }
-            let kept = Reservation::of(bind_id, token.reveal(), &agent.owner_id, &endpoint);
+            let kept =
+                Reservation::for_endpoint(bind_id, token.reveal(), &agent.owner_id, &endpoint);
             let knows = *bind_id == *plan.bind.id;
-            if self.state.keep(kept, &agent.credential_id, &endpoint, knows).await? {
+            if self.state.store_reservation(kept, &agent.credential_id, &endpoint, knows).await? {
                 endpoint.retarget(Some(tunnel.clone()));
                 return Ok((endpoint, tunnel));
             }
@@ -305,31 +307,31 @@ impl AgentSession {
 
     /// Takes a tunnel back that was noted when nothing allowed it any more, or when nobody knows: then the
     /// address of one that the agent `knows` waits for it.
-    async fn confirm(&self, tunnel: &OnlineTunnel, knows: bool) -> Result<(), AgentRefusal> {
-        match self.review(tunnel).await {
+    async fn confirm_tunnel(&self, tunnel: &OnlineTunnel, knows: bool) -> Result<(), AgentRefusal> {
+        match self.review_tunnel(tunnel).await {
             Ok(()) if !tunnel.is_stopped() => Ok(()),
             Ok(()) => {
-                self.take_back(tunnel).await;
-                self.state.access(&self.online).await?;
-                Err(forbidden(&tunnel.public_name()))
+                self.withdraw_tunnel(tunnel).await;
+                self.state.access_list(&self.online).await?;
+                Err(forbidden_refusal(&tunnel.public_name()))
             }
             Err(refusal) => {
                 match knows && refusal.is_fault() {
-                    true => self.state.registry.suspend(tunnel),
-                    false => self.take_back(tunnel).await,
+                    true => self.state.registry.suspend_tunnel(tunnel),
+                    false => self.withdraw_tunnel(tunnel).await,
                 }
                 Err(refusal)
             }
         }
     }
 
-    async fn review(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
+    async fn review_tunnel(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
         self.state.check_domain(&self.online, tunnel.host()).await?;
         self.state.check_port(&self.online, tunnel.own_port()).await?;
-        Ok(revocation::review(&self.state, &self.online.agent).await?)
+        Ok(revocation::review_agent(&self.state, &self.online.agent).await?)
     }
 
-    async fn take_back(&self, tunnel: &OnlineTunnel) {
+    async fn withdraw_tunnel(&self, tunnel: &OnlineTunnel) {
         if self.state.registry.drop_bind(&tunnel.bind_id).is_none() {
             tracing::debug!(bind = tunnel.bind_id, "the tunnel had ended already");
         }
@@ -337,37 +339,38 @@ impl AgentSession {
     }
 
     /// The bind that the agent had, taken from whoever has it now.
-    async fn reclaim(&self, plan: &BindPlan<'_>) -> Result<Option<BindAnswer>, AgentRefusal> {
+    async fn reclaim_bind(&self, plan: &BindPlan<'_>) -> Result<Option<BindAnswer>, AgentRefusal> {
         let (bind, agent) = (plan.bind, &self.online.agent);
         let (id, endpoint_id) = self.tunnel_ids()?;
         let mut made = None;
         let make = |endpoint: &PublicEndpoint| {
-            let tunnel = plan.tunnel(&bind.id, endpoint, (id, endpoint_id));
+            let tunnel = plan.new_tunnel(&bind.id, endpoint, (id, endpoint_id));
             made = Some(tunnel.clone());
             tunnel
         };
         let claim = (agent, &plan.access);
-        let reclaimed = self.state.registry.reclaim(&bind.id, &bind.extra.token, claim, make);
+        let reclaimed = self.state.registry.reclaim_bind(&bind.id, &bind.extra.token, claim, make);
         let (url, moved) = match reclaimed {
             Reclaimed::Done { url, moved } => (url, moved),
-            Reclaimed::Forbidden { url } => return Err(forbidden(&format!("{url:?}"))),
+            Reclaimed::Forbidden { url } => return Err(forbidden_refusal(&format!("{url:?}"))),
             Reclaimed::Unknown => return Ok(None),
         };
         let Some(tunnel) = made else { return Ok(None) };
         if let Some(before) = moved
             && let Err(error) =
-                Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await
+                Reservation::assign_credential(&self.state.store, &bind.id, &agent.credential_id)
+                    .await
         {
-            self.state.registry.suspend(&tunnel);
-            self.state.registry.give_back(&bind.id, before);
+            self.state.registry.suspend_tunnel(&tunnel);
+            self.state.registry.return_bind(&bind.id, before);
             return Err(error.into());
         }
-        self.confirm(&tunnel, true).await?;
-        self.state.announced().await;
-        Ok(Some(answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
+        self.confirm_tunnel(&tunnel, true).await?;
+        self.state.wait_until_announced().await;
+        Ok(Some(bind_answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
     }
 
-    async fn kept(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
+    async fn find_reservation(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
         if bind.id.is_empty() {
             return Ok(None);
         }
@@ -375,7 +378,7 @@ impl AgentSession {
         Ok(Reservation::find(&self.state.store, &bind.id, token, owner_id).await?)
     }
 
-    async fn open(
+    async fn open_endpoint(
         &self,
         plan: &BindPlan<'_>,
         bind_id: &str,
@@ -387,13 +390,13 @@ impl AgentSession {
         let is_pooled = spec.pool_owner.is_some();
         let bound = self.state.gateway.bind_offline(spec).await;
         let endpoint = bound.map_err(|error| match error {
-            BindError::Taken(url) => taken(&url, is_pooled),
+            BindError::Taken(url) => taken_refusal(&url, is_pooled),
             error => AgentRefusal(error.to_string(), error.code()),
         })?;
         if !plan.access.allows_endpoint(&endpoint) {
-            return Err(forbidden(&format!("{:?}", endpoint.url())));
+            return Err(forbidden_refusal(&format!("{:?}", endpoint.url())));
         }
-        let tunnel = plan.tunnel(bind_id, &endpoint, (id, endpoint_id));
+        let tunnel = plan.new_tunnel(bind_id, &endpoint, (id, endpoint_id));
         self.state.check_domain(&self.online, tunnel.host()).await?;
         Ok((endpoint, tunnel))
     }
@@ -404,11 +407,11 @@ impl AgentSession {
         }
         let unknown = |problem: String| AgentRefusal(problem, 215);
         limits::check_labeled(bind).map_err(unknown)?;
-        if !self.state.access(&self.online).await?.allows_labels(&bind.labels) {
-            return Err(forbidden("these labels"));
+        if !self.state.access_list(&self.online).await?.allows_labels(&bind.labels) {
+            return Err(forbidden_refusal("these labels"));
         }
-        let speaks = bind_request::speaks(&bind.forwards_proto).map_err(unknown)?;
-        let bind_id = bind_request::secret()?;
+        let speaks = bind_request::parse_app_protocol(&bind.forwards_proto).map_err(unknown)?;
+        let bind_id = bind_request::random_secret()?;
         let tunnel = Arc::new(OnlineTunnel {
             id: self.state.ids.next(prefix::TUNNEL)?,
             bind_id: bind_id.clone(),
@@ -421,11 +424,11 @@ impl AgentSession {
             kind: TunnelKind::Labeled(bind.labels.clone()),
             life: Life::new(&self.online),
         });
-        if !self.state.registry.bind(Hidden::default(), None, tunnel.clone()) {
+        if !self.state.registry.register_tunnel(Hidden::default(), None, tunnel.clone()) {
             return Err(AgentRefusal("the session is over".to_owned(), FAULT_CODE));
         }
-        self.confirm(&tunnel, false).await?;
-        self.state.announced().await;
+        self.confirm_tunnel(&tunnel, false).await?;
+        self.state.wait_until_announced().await;
         Ok(bind_id)
     }
 
@@ -446,7 +449,7 @@ struct BindPlan<'a> {
 }
 
 impl BindPlan<'_> {
-    fn tunnel(
+    fn new_tunnel(
         &self,
         bind_id: &str,
         endpoint: &PublicEndpoint,
@@ -476,11 +479,17 @@ impl BindPlan<'_> {
     }
 }
 
-fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &OnlineTunnel) -> BindAnswer {
+fn bind_answer(
+    bind: &Bind,
+    id: &str,
+    url: &str,
+    token: &Hidden,
+    tunnel: &OnlineTunnel,
+) -> BindAnswer {
     let proto = url.split(':').next().unwrap_or_default();
     let place = url.split("://").nth(1).unwrap_or_default();
     let mut opts = bind.opts.clone();
-    opts.complete(proto);
+    opts.fill_defaults(proto);
     match proto {
         "tcp" => opts.set("Addr", place),
         _ => opts.set("Hostname", place),
@@ -500,7 +509,7 @@ fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &OnlineTunne
 }
 
 /// Why an address cannot be had that somebody else has; for who asked for a pool, why there is none.
-fn taken(url: &str, is_pooled: bool) -> AgentRefusal {
+fn taken_refusal(url: &str, is_pooled: bool) -> AgentRefusal {
     let problem = match is_pooled {
         false => already_online(url),
         true => format!(
@@ -511,6 +520,6 @@ fn taken(url: &str, is_pooled: bool) -> AgentRefusal {
     AgentRefusal(problem, 334)
 }
 
-fn forbidden(what: &str) -> AgentRefusal {
+fn forbidden_refusal(what: &str) -> AgentRefusal {
     AgentRefusal(format!("the access list of the authtoken does not allow {what}"), 600)
 }

@@ -25,11 +25,11 @@ settings! {
         host: Option<String> = None,
             "agent_host", "HOST",
             "The name or address to listen on for agents; 0.0.0.0 for all of this machine's",
-            usual(), unset("that of `host`");
+            listed_in_help(), when_unset("that of `host`");
         port: Option<u16> = Some(0),
             "agent_port", "PORT",
             "The port for agents; 0 picks a free port, none disables it",
-            usual();
+            listed_in_help();
     }
 
     /// The limit of connections.
@@ -37,7 +37,7 @@ settings! {
         connections: Option<usize> = None,
             "max_agent_connections", "N",
             "The most agent connections that may be open",
-            between(1, u32::MAX as u64), live(), unset(AN_EIGHTH);
+            with_bounds(1, u32::MAX as u64), live(), when_unset(AN_EIGHTH);
     }
 
     /// The limits of one agent, under `agent`.
@@ -45,51 +45,52 @@ settings! {
         first_byte_timeout: Duration = Duration::from_secs(5),
             "agent.first_byte_timeout", "DURATION",
             "Maximum time until an agent sends its first byte",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         handshake_timeout: Duration = Duration::from_secs(10),
             "agent.handshake_timeout", "DURATION",
             "Maximum duration of an agent's TLS handshake",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         login_timeout: Duration = Duration::from_secs(10),
             "agent.login_timeout", "DURATION",
             "Maximum time until an agent has authenticated",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         max_login_size: ByteSize = ByteSize(LoginLimits::default().bytes),
             "agent.max_login_size", "SIZE",
             "Maximum size of the data that an agent sends before it has authenticated",
-            between(4 << 10, 1 << 20), live();
+            with_bounds(4 << 10, 1 << 20), live();
         heartbeat_interval: Duration = Duration::from_secs(10),
             "agent.heartbeat_interval", "DURATION",
             "The interval of heartbeats: an agent is asked when it sent nothing for one and a half, and each sixth time",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         heartbeat_tolerance: Duration = Duration::from_secs(15),
             "agent.heartbeat_tolerance", "DURATION",
             "Maximum delay of a heartbeat's response before the agent counts as gone",
-            between(MIN_TIME, MAX_TIME), live();
+            with_bounds(MIN_TIME, MAX_TIME), live();
         streams: usize = 500,
             "agent.max_streams", "N",
             "Maximum number of concurrent visitor connections of an agent; agents of other makers fail above 500",
-            between(1, 4_000), live();
+            with_bounds(1, 4_000), live();
         queue_timeout: Duration = Duration::from_secs(1),
             "agent.queue_timeout", "DURATION",
             "Maximum time that a visitor waits for one of them to end when the maximum is reached",
-            between(0, MAX_TIME), live();
+            with_bounds(0, MAX_TIME), live();
         unread: ByteSize = ByteSize(DEFAULT_BACKLOG_BYTES),
             "agent.max_unread_size", "SIZE",
             "Maximum size of data that an agent's visitors leave unread; above it, visitors with more than 256 KiB lose streams",
-            between(256 << 10, 1 << 30), live();
+            with_bounds(256 << 10, 1 << 30), live();
         reserve: Duration = Duration::from_secs(30),
             "agent.reserve", "DURATION",
             "Time for which the addresses of an agent that is gone are kept for it",
-            between(0, 30 * 86_400_000), live();
+            with_bounds(0, 30 * 86_400_000), live();
     }
 }
 
 impl AgentSettings {
     /// Maximum numbers of connections. The last quarter is for agents that are connected.
     pub fn connection_caps(&self) -> ConnectionCaps {
-        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().agents());
-        let per_address = descriptors::share_of_one_address(total);
+        let total =
+            self.connections.unwrap_or_else(|| DescriptorLimit::read_current().agent_connections());
+        let per_address = descriptors::share_per_address(total);
         ConnectionCaps { total, per_address, reserved: total / 4 }
     }
 

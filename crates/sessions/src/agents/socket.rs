@@ -29,11 +29,11 @@ impl AgentSocket {
         // Frames are written whole; waiting for more to send only delays them.
         or_debug!(stream.set_nodelay(true), "cannot switch delays off");
         let socket = Self { stream, prompt };
-        socket.acknowledge();
+        socket.enable_quickack();
         socket
     }
 
-    fn acknowledge(&self) {
+    fn enable_quickack(&self) {
         if self.prompt.load(Ordering::Relaxed) {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             ignore(
@@ -52,7 +52,7 @@ impl AsyncRead for AgentSocket {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
-            self.acknowledge();
+            self.enable_quickack();
         }
         read
     }

@@ -119,7 +119,7 @@ impl RetryDeadline {
 
 impl AgentsState {
     /// What an agent may bind now.
-    pub async fn access(&self, online: &OnlineAgent) -> Result<AccessList, AgentRefusal> {
+    pub async fn access_list(&self, online: &OnlineAgent) -> Result<AccessList, AgentRefusal> {
         let agent = online.agent.clone();
         let entries = self.store.read(move |view| accounts::access_list(view, &agent)).await?;
         entries.map(AccessList).ok_or_else(AgentRefusal::revoked)
@@ -136,7 +136,7 @@ impl AgentsState {
         let (owner_id, name) = (online.agent.owner_id.clone(), host.to_owned());
         let only_reserved = self.domains.reserved_only;
         let checked = self.store.read(move |view| {
-            DomainClaim { owner_id: &owner_id, only_reserved }.check(view, &name)
+            DomainClaim { owner_id: &owner_id, only_reserved }.check_host(view, &name)
         });
         match checked.await? {
             Ok(_) => Ok(()),
@@ -166,7 +166,7 @@ impl AgentsState {
 
     /// Writes down whose address an endpoint is; false when it is another bind's on another node. After a
     /// failure nobody has it, and where the agent `knows` the bind, the address waits for it.
-    pub async fn keep(
+    pub async fn store_reservation(
         &self,
         kept: Reservation,
         credential_id: &str,
@@ -174,25 +174,25 @@ impl AgentsState {
         knows: bool,
     ) -> Result<bool, StoreError> {
         let Some(cluster) = &self.cluster else {
-            kept.keep(&self.store, credential_id).await?;
+            kept.store_for_credential(&self.store, credential_id).await?;
             return Ok(true);
         };
         let pool = endpoint.pool().map(str::to_owned);
         let (bind_id, key) = (kept.id.clone(), rows::endpoint_key(endpoint));
         let claim = EndpointClaim { key, pool };
-        cluster.hold(&bind_id, claim.clone());
-        let written = self.keep_in(cluster, kept, credential_id, claim).await;
+        cluster.hold_bind(&bind_id, claim.clone());
+        let written = self.store_in_cluster(cluster, kept, credential_id, claim).await;
         match &written {
-            Ok(true) => cluster.confirm(&bind_id),
-            Ok(false) => cluster.forget(&bind_id),
+            Ok(true) => cluster.confirm_bind(&bind_id),
+            Ok(false) => cluster.forget_bind(&bind_id),
             // It may be stored all the same.
-            Err(_) if knows => cluster.let_wait(&bind_id),
-            Err(_) => cluster.let_go(&bind_id),
+            Err(_) if knows => cluster.suspend_bind(&bind_id),
+            Err(_) => cluster.release_bind(&bind_id),
         }
         written
     }
 
-    async fn keep_in(
+    async fn store_in_cluster(
         &self,
         cluster: &Cluster,
         kept: Reservation,
@@ -201,11 +201,12 @@ impl AgentsState {
     ) -> Result<bool, StoreError> {
         for _ in 0..MAX_EPOCHS {
             let (kept, owner) = (kept.clone(), cluster.owner());
-            let written = kept.keep_on(&self.store, credential_id, claim.clone(), owner.clone());
+            let written =
+                kept.store_with_claim(&self.store, credential_id, claim.clone(), owner.clone());
             match written.await? {
                 HoldResult::Done => return Ok(true),
                 HoldResult::Taken => return Ok(false),
-                HoldResult::Superseded if cluster.renewed(&owner).await => {}
+                HoldResult::Superseded if cluster.wait_until_renewed(&owner).await => {}
                 HoldResult::Superseded => break,
             }
         }
@@ -219,7 +220,7 @@ impl AgentsState {
         spec: &EndpointSpec,
         bind_id: &str,
     ) -> Result<Option<String>, StoreError> {
-        let Some((key, url)) = self.seen_elsewhere(spec, bind_id) else { return Ok(None) };
+        let Some((key, url)) = self.known_elsewhere(spec, bind_id) else { return Ok(None) };
         // What is known of other nodes may be old.
         let pool_of_own = spec.pool_owner.as_ref().map(|owner| format!("pool {owner} "));
         let claimant = self.store.read(move |view| claimant_at(view, &key)).await?;
@@ -232,7 +233,7 @@ impl AgentsState {
     }
 
     /// The same, as far as it is known here.
-    fn seen_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<(EndpointKey, String)> {
+    fn known_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<(EndpointKey, String)> {
         let (cluster, key) = (self.cluster.as_ref()?, rows::requested_key(spec)?);
         let others = cluster.directory.claimed_at(&key);
         let other = others.iter().find(|tunnel| *tunnel.bind_id != *bind_id)?;
@@ -258,19 +259,19 @@ impl AgentsState {
         // In a cluster the registry has announced it, and other nodes may hold them.
         if self.cluster.is_none() {
             // Without the note an address is only kept for longer.
-            or_debug!(Reservation::drop(&self.store, bind_ids).await, "reservations stay");
+            or_debug!(Reservation::remove_all(&self.store, bind_ids).await, "reservations stay");
         }
     }
 
     /// Waits until other nodes can see what was announced before, where there are any.
-    pub async fn announced(&self) {
+    pub async fn wait_until_announced(&self) {
         if let Some(cluster) = &self.cluster {
-            cluster.settled().await;
+            cluster.wait_until_announced().await;
         }
     }
 
     /// A refusal as agents are told it.
-    pub fn text(&self, AgentRefusal(message, number): AgentRefusal) -> String {
+    pub fn refusal_text(&self, AgentRefusal(message, number): AgentRefusal) -> String {
         let code = format!("{}{number}", self.gateway.code_prefix());
         error_text(&message, Some(&code))
     }

@@ -76,12 +76,12 @@ impl StreamShares {
     }
 
     /// Notes a new stream of a visitor.
-    pub fn hold(&self, address: IpAddr, stream: &Stream, is_http: bool) {
-        let source = SourceAddress::of(address);
-        let mut shares = self.lock();
-        shares.sweep();
+    pub fn add_stream(&self, address: IpAddr, stream: &Stream, is_http: bool) {
+        let source = SourceAddress::from_ip(address);
+        let mut shares = self.lock_shares();
+        shares.sweep_sources();
         let share = shares.by_source.entry(source).or_insert_with(|| Share::new(&self.backlog));
-        share.sweep();
+        share.sweep_streams();
         // Many visitors stand behind a proxy.
         if !self.trusted_proxies.contains(address) {
             stream.count_in(share.account.clone());
@@ -95,8 +95,8 @@ impl StreamShares {
     }
 
     /// Notes a visitor of this address who waits for a stream.
-    pub fn wait(&self, address: IpAddr) -> WaitingTurn<'_> {
-        let goes_first = self.lock().live(address) < SMALL_SHARE;
+    pub fn register_waiting(&self, address: IpAddr) -> WaitingTurn<'_> {
+        let goes_first = self.lock_shares().live_streams(address) < SMALL_SHARE;
         self.waiting.fetch_add(usize::from(goes_first), Relaxed);
         WaitingTurn { shares: self, goes_first }
     }
@@ -105,14 +105,14 @@ impl StreamShares {
     pub fn is_preceded(&self, address: IpAddr) -> bool {
         self.waiting.load(Relaxed) > 0
             && !self.trusted_proxies.contains(address)
-            && self.lock().live(address) >= SMALL_SHARE
+            && self.lock_shares().live_streams(address) >= SMALL_SHARE
     }
 
     /// Ends the stream that has been idle for longest, of a source that has more than this one,
     /// if this one has few; true when there is room for another then.
     pub fn make_room(&self, address: IpAddr) -> bool {
-        let mut shares = self.lock();
-        let own = shares.live(address);
+        let mut shares = self.lock_shares();
+        let own = shares.live_streams(address);
         let now = Instant::now();
         let looked = shares.looked.is_some_and(|looked| now - looked < LOOK_INTERVAL);
         if own >= SMALL_SHARE || looked {
@@ -123,8 +123,8 @@ impl StreamShares {
         let larger = shares
             .by_source
             .values_mut()
-            .filter_map(|share| (share.live() >= own + 2).then_some(&mut share.streams));
-        let stalled = larger.flatten().filter_map(|entry| entry.stalled(now));
+            .filter_map(|share| (share.live_streams() >= own + 2).then_some(&mut share.streams));
+        let stalled = larger.flatten().filter_map(|entry| entry.stalled_for(now));
         let Some((_, stream)) = stalled.max_by_key(|(time, _)| *time) else { return false };
         stream.reset(Code::CANCELLED);
         true
@@ -132,10 +132,10 @@ impl StreamShares {
 
     /// Whether no visitor has a stream.
     pub fn is_idle(&self) -> bool {
-        self.lock().by_source.values_mut().all(|share| share.live() == 0)
+        self.lock_shares().by_source.values_mut().all(|share| share.live_streams() == 0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shares> {
+    fn lock_shares(&self) -> MutexGuard<'_, Shares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,13 +148,13 @@ impl Drop for WaitingTurn<'_> {
 
 impl Shares {
     /// How many streams an address has.
-    fn live(&mut self, address: IpAddr) -> usize {
-        self.by_source.get_mut(&SourceAddress::of(address)).map_or(0, Share::live)
+    fn live_streams(&mut self, address: IpAddr) -> usize {
+        self.by_source.get_mut(&SourceAddress::from_ip(address)).map_or(0, Share::live_streams)
     }
 
-    fn sweep(&mut self) {
+    fn sweep_sources(&mut self) {
         if self.by_source.len() >= self.sweep_at {
-            self.by_source.retain(|_, share| share.live() > 0);
+            self.by_source.retain(|_, share| share.live_streams() > 0);
             self.sweep_at = (2 * self.by_source.len()).max(MIN_ENTRIES);
         }
     }
@@ -166,23 +166,23 @@ impl Share {
     }
 
     /// How many streams there are.
-    fn live(&mut self) -> usize {
-        self.streams.retain(|entry| entry.stream.moves().is_some());
+    fn live_streams(&mut self) -> usize {
+        self.streams.retain(|entry| entry.stream.move_count().is_some());
         self.streams.len()
     }
 
-    fn sweep(&mut self) {
+    fn sweep_streams(&mut self) {
         if self.streams.len() >= self.sweep_at {
-            self.sweep_at = (2 * self.live()).max(MIN_ENTRIES);
+            self.sweep_at = (2 * self.live_streams()).max(MIN_ENTRIES);
         }
     }
 }
 
 impl StalledStream {
     /// The stream with the time for which it has been idle, once that is long.
-    fn stalled(&mut self, now: Instant) -> Option<(Duration, &StreamWatch)> {
-        let moves = self.stream.moves()?;
-        let is_pending = self.is_http && self.stream.unread() == 0;
+    fn stalled_for(&mut self, now: Instant) -> Option<(Duration, &StreamWatch)> {
+        let moves = self.stream.move_count()?;
+        let is_pending = self.is_http && self.stream.unread_bytes() == 0;
         if moves != self.moves || is_pending {
             (self.moves, self.since) = (moves, now);
         }

@@ -82,7 +82,7 @@ impl Service {
         let folder = new_folder();
         let store = Arc::new(Store::open(Some(&folder.join("service.db"))).unwrap());
         let token = store.write(|change| {
-            accounts::bootstrap(change, None)?;
+            accounts::bootstrap_admin(change, None)?;
             accounts::bootstrap_agent(change, None)
         });
         let authtoken = token.await.unwrap().unwrap().0;
@@ -92,11 +92,11 @@ impl Service {
             store,
             gateway,
             registry: Arc::new(Registry::new(None)),
-            ids: Ids::of(Origin::default()),
+            ids: Ids::from_origin(Origin::default()),
             cluster: None,
             node: OnceLock::new(),
         });
-        revocation::follow(&state);
+        revocation::follow_accounts(&state);
         Self { state, authtoken, folder }
     }
 
@@ -105,7 +105,13 @@ impl Service {
         let login = self.state.settings.load().login_limits();
         let (session, incoming) = MuxSession::start_unauthenticated(far, Side::Service, login);
         let peer = "127.0.0.1:1".parse().unwrap();
-        tokio::spawn(session::hold(self.state.clone(), session, incoming, peer, Arc::default()));
+        tokio::spawn(session::serve_session(
+            self.state.clone(),
+            session,
+            incoming,
+            peer,
+            Arc::default(),
+        ));
         let (session, _incoming) = MuxSession::start(near, Side::Agent);
         let extra =
             AuthExtra { auth_token: self.authtoken.as_str().into(), ..AuthExtra::default() };
@@ -186,9 +192,9 @@ async fn a_failed_look_at_an_account_ends_no_session() {
     let online = service.state.registry.sessions().remove(0);
 
     service.state.store.close();
-    let reviewed = revocation::review(&service.state, &online.agent).await;
+    let reviewed = revocation::review_agent(&service.state, &online.agent).await;
     let changed = Changes::Of(vec![online.agent.credential_id.clone()]);
-    revocation::Reviewer::of(&service.state).changed(changed);
+    revocation::Reviewer::from_state(&service.state).review_changes(changed);
     let refused = agent.bind("other.test", None).await;
 
     assert!(reviewed.is_err() && refused.error.unwrap().contains("try again"));
@@ -205,7 +211,7 @@ async fn a_session_that_ends_while_its_address_is_written_down_does_not_lose_it(
     // As after a restart: only the store knows the address.
     agent.session.close();
     until(|| service.online().is_empty()).await;
-    service.state.registry.sweep(Duration::ZERO);
+    service.state.registry.expire_binds(Duration::ZERO);
 
     let lost = service.agent().await;
     let held = service.hold_writes().await;
@@ -258,10 +264,10 @@ async fn a_session_that_was_left_for_another_node_ends() {
         TunnelDocument { account_id: "usr_1".to_owned(), ..row(&online.client_id, "ts_zzz") };
 
     for stays in [row("another", "ts_zzz"), row(&online.client_id, "ts_000"), stranger] {
-        registry.end_left(&stays);
+        registry.end_stale_sessions(&stays);
         assert!(!online.session.is_ended(), "{stays:?}");
     }
-    registry.end_left(&row(&online.client_id, "ts_zzz"));
+    registry.end_stale_sessions(&row(&online.client_id, "ts_zzz"));
 
     until(|| registry.sessions().is_empty()).await;
     until(|| agent.session.is_ended()).await;

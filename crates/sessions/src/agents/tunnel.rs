@@ -59,7 +59,7 @@ pub struct Life {
 impl Life {
     /// The life of a new tunnel of a session.
     pub fn new(session: &OnlineAgent) -> Self {
-        Self { stopped: AtomicBool::new(false), streams: session.session.group() }
+        Self { stopped: AtomicBool::new(false), streams: session.session.new_group() }
     }
 }
 
@@ -130,12 +130,12 @@ impl OnlineTunnel {
 
     fn proxy_version(&self) -> Option<ProxyVersion> {
         match self.kind {
-            TunnelKind::Endpoint { proxy_proto, .. } => ProxyVersion::of(proxy_proto),
+            TunnelKind::Endpoint { proxy_proto, .. } => ProxyVersion::from_number(proxy_proto),
             TunnelKind::Labeled(_) => None,
         }
     }
 
-    fn header(&self, visitor: &Visitor, through: &RouteRef) -> ProxyHeader {
+    fn proxy_header(&self, visitor: &Visitor, through: &RouteRef) -> ProxyHeader {
         let edge_type = match (&self.kind, visitor.proto) {
             (TunnelKind::Endpoint { .. }, _) => "0",
             (TunnelKind::Labeled(_), "tcp") => "1",
@@ -154,7 +154,7 @@ impl OnlineTunnel {
     }
 
     fn is_full(&self) -> bool {
-        self.session.session.open_streams() >= self.session.streams.open()
+        self.session.session.open_streams() >= self.session.streams.max_streams()
     }
 
     /// Opens a stream; none when there are as many as there may be.
@@ -169,10 +169,11 @@ impl OnlineTunnel {
         }
         let OnlineAgent { session, shares, counts, streams, .. } = self.session.as_ref();
         let opened =
-            proxy::open_proxy(session, streams.open(), Some(self.life.streams), header).await;
+            proxy::open_proxy(session, streams.max_streams(), Some(self.life.streams), header)
+                .await;
         let stream = opened.map_err(|_| DialError::Offline)?;
         if let Some(stream) = &stream {
-            shares.hold(address, stream, matches!(header.proto.as_str(), "http" | "https"));
+            shares.add_stream(address, stream, matches!(header.proto.as_str(), "http" | "https"));
             counts.stream_opened();
         }
         Ok(stream)
@@ -188,7 +189,7 @@ impl OnlineTunnel {
             return Ok(stream);
         }
         let OnlineAgent { budget, shares, streams, .. } = self.session.as_ref();
-        let (waiting, _turn) = (budget.wait(), shares.wait(address));
+        let (waiting, _turn) = (budget.add_waiter(), shares.register_waiting(address));
         let polite = if waiting.has_closed_idle { CLOSE_TIMEOUT } else { POLITE_DELAY };
         let limit = match waiting.has_closed_idle {
             true => streams.queue_timeout.max(CLOSE_TIMEOUT),
@@ -207,15 +208,15 @@ impl OnlineTunnel {
         }
     }
 
-    async fn open(&self, visitor: &Visitor, through: &RouteRef) -> Result<Io, DialError> {
-        let header = self.header(visitor, through);
+    async fn open_stream(&self, visitor: &Visitor, through: &RouteRef) -> Result<Io, DialError> {
+        let header = self.proxy_header(visitor, through);
         let mut stream = self.open_in_turn(&header, visitor.peer.ip()).await?;
         if self.is_stopped() {
             stream.reset(Code::CANCELLED);
             return Err(DialError::Offline);
         }
         if let Some(version) = self.proxy_version() {
-            let header = version.header(visitor.peer, visitor.local);
+            let header = version.encode_header(visitor.peer, visitor.local);
             stream.write_all(&header).await.map_err(|_| DialError::Offline)?;
         }
         Ok(Box::new(stream))
@@ -255,7 +256,7 @@ impl Target for OnlineTunnel {
         }
     }
 
-    fn budget(&self) -> Option<Arc<ConnectionBudget>> {
+    fn connection_budget(&self) -> Option<Arc<ConnectionBudget>> {
         Some(self.session.budget.clone())
     }
 
@@ -265,7 +266,7 @@ impl Target for OnlineTunnel {
 
     fn may_idle(&self) -> bool {
         // A visitor from another address would have to wait until one of them is closed.
-        self.session.session.open_streams() <= self.session.streams.open() / 4 * 3
+        self.session.session.open_streams() <= self.session.streams.max_streams() / 4 * 3
     }
 
     fn dial<'a>(
@@ -273,6 +274,6 @@ impl Target for OnlineTunnel {
         visitor: &'a Visitor,
         through: &'a RouteRef,
     ) -> BoxFuture<'a, Result<Io, DialError>> {
-        Box::pin(self.open(visitor, through))
+        Box::pin(self.open_stream(visitor, through))
     }
 }

@@ -42,7 +42,7 @@ impl<T: Labeled> TunnelTable<T> {
         for (key, value) in tunnel.labels().into_iter().flatten() {
             let values = self.by_label.entry(key.clone()).or_default();
             let tunnels = values.entry(value.clone()).or_default();
-            if let Err(at) = position(tunnels, tunnel.id()) {
+            if let Err(at) = find_position(tunnels, tunnel.id()) {
                 tunnels.insert(at, tunnel.clone());
             }
         }
@@ -59,7 +59,7 @@ impl<T: Labeled> TunnelTable<T> {
     fn remove_label(&mut self, key: &str, value: &str, id: &str) {
         let Some(values) = self.by_label.get_mut(key) else { return };
         let Some(tunnels) = values.get_mut(value) else { return };
-        if let Ok(at) = position(tunnels, id) {
+        if let Ok(at) = find_position(tunnels, id) {
             tunnels.remove(at);
         }
         if tunnels.is_empty() {
@@ -80,12 +80,12 @@ impl<T: Labeled> TunnelTable<T> {
     }
 
     /// The tunnels that have all of these labels, oldest first; none for no labels.
-    pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<T>> {
-        self.serving_from(labels, 0, usize::MAX, |_| true)
+    pub fn with_labels(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<T>> {
+        self.with_labels_from(labels, 0, usize::MAX, |_| true)
     }
 
     /// At most `most` of those of them that the filter lets through, beginning with the one after `skipped`, counted around.
-    pub fn serving_from(
+    pub fn with_labels_from(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
@@ -94,11 +94,11 @@ impl<T: Labeled> TunnelTable<T> {
     ) -> Vec<Arc<T>> {
         let Some(fewest) = self.with_rarest(labels) else { return Vec::new() };
         if labels.len() == 1 {
-            let found = around(fewest, skipped).filter(|tunnel| filter(tunnel));
+            let found = cycle_from(fewest, skipped).filter(|tunnel| filter(tunnel));
             return found.take(most).cloned().collect();
         }
         let serving: Vec<_> = fewest.iter().filter(|tunnel| tunnel.has_all(labels)).collect();
-        let found = around(&serving, skipped).filter(|tunnel| filter(tunnel));
+        let found = cycle_from(&serving, skipped).filter(|tunnel| filter(tunnel));
         found.take(most).map(|tunnel| Arc::clone(tunnel)).collect()
     }
 
@@ -114,12 +114,12 @@ impl<T: Labeled> TunnelTable<T> {
 }
 
 /// Where a tunnel is among those with a label, or belongs.
-fn position<T: Labeled>(tunnels: &[Arc<T>], id: &str) -> Result<usize, usize> {
+fn find_position<T: Labeled>(tunnels: &[Arc<T>], id: &str) -> Result<usize, usize> {
     tunnels.binary_search_by(|tunnel| tunnel.id().cmp(id))
 }
 
 /// The values, beginning with the one after `skipped`, counted around.
-fn around<V>(values: &[V], skipped: usize) -> impl Iterator<Item = &V> {
+fn cycle_from<V>(values: &[V], skipped: usize) -> impl Iterator<Item = &V> {
     let first = skipped.checked_rem(values.len()).unwrap_or(0);
     let (before, after) = values.split_at(first);
     after.iter().chain(before)
@@ -198,7 +198,7 @@ mod tests {
     fn tunnels_are_found_by_all_labels_that_are_asked_for_oldest_first() {
         let table =
             table(&["app=shop", "-", "app=shop zone=a", "app=mail zone=a", "zone=a app=shop"]);
-        let serving = |text: &str| ids(&table.serving(&labels(text)));
+        let serving = |text: &str| ids(&table.with_labels(&labels(text)));
 
         assert_eq!(serving("app=shop"), "ace");
         assert_eq!(serving("zone=a"), "cde");
@@ -213,7 +213,7 @@ mod tests {
     fn a_few_are_found_in_turn() {
         let table = table(&["app=shop", "app=shop x=1", "app=shop x=1"]);
         let serving =
-            |text: &str, skipped| ids(&table.serving_from(&labels(text), skipped, 2, |_| true));
+            |text: &str, skipped| ids(&table.with_labels_from(&labels(text), skipped, 2, |_| true));
 
         assert_eq!(
             [0, 1, 2, 3].map(|skipped| serving("app=shop", skipped)),
@@ -231,8 +231,8 @@ mod tests {
             table.remove(gone);
         }
 
-        assert_eq!(ids(&table.serving(&labels("app=shop"))), "a");
-        assert_eq!(ids(&table.serving(&labels("zone=a"))), "");
+        assert_eq!(ids(&table.with_labels(&labels("app=shop"))), "a");
+        assert_eq!(ids(&table.with_labels(&labels("zone=a"))), "");
         assert!(table.get("b").is_none() && table.get("c").is_none());
         table.remove("a");
         assert!(table.by_label.is_empty(), "nothing is kept of labels that nobody has");
@@ -243,9 +243,9 @@ mod tests {
         let mut table = table(&["app=shop"]);
 
         table.insert(Arc::new(Tunnel("a".to_owned(), Some(labels("app=shop")))));
-        assert_eq!(ids(&table.serving(&labels("app=shop"))), "a");
+        assert_eq!(ids(&table.with_labels(&labels("app=shop"))), "a");
 
         table.remove("a");
-        assert_eq!(ids(&table.serving(&labels("app=shop"))), "");
+        assert_eq!(ids(&table.with_labels(&labels("app=shop"))), "");
     }
 }

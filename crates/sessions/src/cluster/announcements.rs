@@ -90,50 +90,50 @@ impl Announcements {
 
     /// Whose rows they are now.
     pub(super) fn owner(&self) -> RowOwner {
-        self.lock().owner.clone()
+        self.lock_state().owner.clone()
     }
 
     /// Notes a session.
     pub(super) fn add_session(&self, session: SessionDocument) {
-        let mut state = self.lock();
-        state.note(Subject::Row(session.id.clone()));
+        let mut state = self.lock_state();
+        state.enqueue_subject(Subject::Row(session.id.clone()));
         state.sessions.insert(session.id.clone(), session);
         self.noted.notify_one();
     }
 
     /// Notes a tunnel.
     pub(super) fn add_tunnel(&self, tunnel: TunnelDocument) {
-        let mut state = self.lock();
-        state.note(Subject::Row(tunnel.id.clone()));
+        let mut state = self.lock_state();
+        state.enqueue_subject(Subject::Row(tunnel.id.clone()));
         state.tunnels.insert(tunnel.id.clone(), tunnel);
         self.noted.notify_one();
     }
 
     /// Notes that a session or a tunnel is gone.
-    pub(super) fn remove(&self, id: &str) {
-        let mut state = self.lock();
+    pub(super) fn remove_row(&self, id: &str) {
+        let mut state = self.lock_state();
         let is_tunnel = state.tunnels.remove(id).is_some();
         if is_tunnel {
             self.ended.send_modify(|ended| ended.extend([id.to_owned()]));
         }
         if is_tunnel || state.sessions.remove(id).is_some() {
-            state.note(Subject::Row(id.to_owned()));
+            state.enqueue_subject(Subject::Row(id.to_owned()));
             self.noted.notify_one();
         }
     }
 
     /// Notes that a tunnel is gone because its agent was lost.
     pub(super) fn remove_lost(&self, id: &str) {
-        let tunnel = self.lock().tunnels.get(id).and_then(|tunnel| tunnel.labels.clone());
+        let tunnel = self.lock_state().tunnels.get(id).and_then(|tunnel| tunnel.labels.clone());
         if let Some(labels) = tunnel {
             ignore(self.lost.send(labels), "there is no other node");
         }
-        self.remove(id);
+        self.remove_row(id);
     }
 
     /// Remembers that a bind is to be held, which the caller writes, and confirms.
-    pub(super) fn hold(&self, bind_id: &str, claim: EndpointClaim) {
-        let mut state = self.lock();
+    pub(super) fn hold_bind(&self, bind_id: &str, claim: EndpointClaim) {
+        let mut state = self.lock_state();
         state.waiting.remove(bind_id);
         if state.binds.insert(bind_id.to_owned(), claim).is_none() {
             state.unconfirmed.insert(bind_id.to_owned());
@@ -141,67 +141,67 @@ impl Announcements {
     }
 
     /// Notes that a bind is held, as the database says.
-    pub(super) fn confirm(&self, bind_id: &str) {
-        self.lock().unconfirmed.remove(bind_id);
+    pub(super) fn confirm_bind(&self, bind_id: &str) {
+        self.lock_state().unconfirmed.remove(bind_id);
     }
 
     /// Forgets a bind that others have taken, or that was never held.
-    pub(super) fn forget(&self, bind_id: &str) {
-        let mut state = self.lock();
+    pub(super) fn forget_bind(&self, bind_id: &str) {
+        let mut state = self.lock_state();
         state.binds.remove(bind_id);
         state.unconfirmed.remove(bind_id);
     }
 
     /// Notes that a bind is held no more; its address `waits` for its agent, or is released.
-    pub(super) fn let_go(&self, bind_id: &str, waits: bool) {
-        let mut state = self.lock();
+    pub(super) fn release_bind(&self, bind_id: &str, waits: bool) {
+        let mut state = self.lock_state();
         state.unconfirmed.remove(bind_id);
         if state.binds.remove(bind_id).is_some() {
             if waits {
                 state.waiting.insert(bind_id.to_owned());
             }
-            state.note(Subject::Bind(bind_id.to_owned()));
+            state.enqueue_subject(Subject::Bind(bind_id.to_owned()));
             self.noted.notify_one();
         }
     }
 
     /// What is held, as the database has said.
-    pub(super) fn binds(&self) -> Vec<(String, EndpointClaim)> {
-        let state = self.lock();
+    pub(super) fn held_binds(&self) -> Vec<(String, EndpointClaim)> {
+        let state = self.lock_state();
         let confirmed = state.binds.iter().filter(|(id, _)| !state.unconfirmed.contains(*id));
         confirmed.map(|(bind_id, claim)| (bind_id.clone(), claim.clone())).collect()
     }
 
     /// Whether a session or a tunnel is there.
     pub(super) fn has_row(&self, id: &str) -> bool {
-        let state = self.lock();
+        let state = self.lock_state();
         state.sessions.contains_key(id) || state.tunnels.contains_key(id)
     }
 
     /// Whether a bind is held.
     pub(super) fn has_bind(&self, bind_id: &str) -> bool {
-        self.lock().binds.contains_key(bind_id)
+        self.lock_state().binds.contains_key(bind_id)
     }
 
     /// The tunnels that are gone, and whose rows may still be there.
-    pub(super) fn ended(&self) -> watch::Receiver<BTreeSet<String>> {
+    pub(super) fn subscribe_ended(&self) -> watch::Receiver<BTreeSet<String>> {
         self.ended.subscribe()
     }
 
     /// The labels of tunnels whose agents are lost from now on.
-    pub(super) fn lost(&self) -> broadcast::Receiver<BTreeMap<String, String>> {
+    pub(super) fn subscribe_lost(&self) -> broadcast::Receiver<BTreeMap<String, String>> {
         self.lost.subscribe()
     }
 
     /// How many sessions and tunnels there are.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let state = self.lock();
+    pub(super) fn row_counts(&self) -> (u64, u64) {
+        let state = self.lock_state();
         (state.sessions.len() as u64, state.tunnels.len() as u64)
     }
 
     /// Has everything written again, for a new epoch.
-    pub(super) fn renew(&self, owner: RowOwner) {
-        let mut guard = self.lock();
+    pub(super) fn renew_epoch(&self, owner: RowOwner) {
+        let mut guard = self.lock_state();
         let state = &mut *guard;
         self.epoch.send_replace(owner.epoch);
         state.owner = owner;
@@ -209,12 +209,12 @@ impl Announcements {
         let binds = state.binds.keys().cloned().map(Subject::Bind);
         let rows = state.sessions.keys().chain(state.tunnels.keys()).cloned().map(Subject::Row);
         let subjects = binds.chain(rows).collect::<Vec<_>>();
-        subjects.into_iter().for_each(|subject| state.note(subject));
+        subjects.into_iter().for_each(|subject| state.enqueue_subject(subject));
         self.noted.notify_one();
     }
 
     /// Waits until what is written has another epoch than this.
-    pub(super) async fn renewed(&self, epoch: u64) {
+    pub(super) async fn wait_until_renewed(&self, epoch: u64) {
         if self.epoch.subscribe().wait_for(|now| *now != epoch).await.is_err() {
             // The sender is part of this.
             tracing::debug!("there is no other epoch");
@@ -222,8 +222,8 @@ impl Announcements {
     }
 
     /// Waits until everything is written that was noted before.
-    pub(super) async fn settled(&self) {
-        let last = self.lock().next;
+    pub(super) async fn wait_until_written(&self) {
+        let last = self.lock_state().next;
         let mut written = self.written.subscribe();
         if written.wait_for(|written| *written >= last).await.is_err() {
             // The sender is part of this.
@@ -235,7 +235,7 @@ impl Announcements {
     pub(super) async fn next(&self) -> AnnouncementBatch {
         loop {
             let noted = self.noted.notified();
-            let batch = self.lock().take();
+            let batch = self.lock_state().take_batch();
             if !batch.subjects.is_empty() {
                 return batch;
             }
@@ -244,13 +244,13 @@ impl Announcements {
     }
 
     /// Notes that a batch is written.
-    pub(super) fn done(&self, batch: &AnnouncementBatch) {
-        let mut state = self.lock();
+    pub(super) fn mark_written(&self, batch: &AnnouncementBatch) {
+        let mut state = self.lock_state();
         for change in &batch.changes {
             match change {
                 // An agent came back for it while it was written.
                 RowChange::LetGo { bind_id, .. } if state.binds.contains_key(bind_id) => {
-                    state.note(Subject::Bind(bind_id.clone()));
+                    state.enqueue_subject(Subject::Bind(bind_id.clone()));
                     self.noted.notify_one();
                 }
                 // What was noted again meanwhile is still to be written.
@@ -275,8 +275,8 @@ impl Announcements {
     }
 
     /// Has a batch written later that could not be written.
-    pub(super) fn retry(&self, batch: AnnouncementBatch) {
-        let mut state = self.lock();
+    pub(super) fn retry_batch(&self, batch: AnnouncementBatch) {
+        let mut state = self.lock_state();
         for (place, subject) in batch.subjects {
             // What was noted again meanwhile is written then.
             if !state.places.contains_key(&subject) {
@@ -287,13 +287,13 @@ impl Announcements {
         self.noted.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, AnnouncementState> {
+    fn lock_state(&self) -> MutexGuard<'_, AnnouncementState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AnnouncementState {
-    fn note(&mut self, subject: Subject) {
+    fn enqueue_subject(&mut self, subject: Subject) {
         if let Some(place) = self.places.remove(&subject) {
             self.queue.remove(&place);
         }
@@ -302,7 +302,7 @@ impl AnnouncementState {
         self.next += 1;
     }
 
-    fn take(&mut self) -> AnnouncementBatch {
+    fn take_batch(&mut self) -> AnnouncementBatch {
         let mut subjects = Vec::new();
         while subjects.len() < MAX_BATCH_ROWS
             && let Some((place, subject)) = self.queue.pop_first()
@@ -368,8 +368,8 @@ mod tests {
         let batch = rows.next().await;
         assert_eq!(batch.changes.len(), 2);
 
-        rows.remove("tn_1");
-        rows.retry(batch);
+        rows.remove_row("tn_1");
+        rows.retry_batch(batch);
 
         let batch = rows.next().await;
         let changes =
@@ -380,16 +380,16 @@ mod tests {
     #[tokio::test]
     async fn who_waits_is_told_when_all_is_written_that_was_noted_before() {
         let rows = Announcements::new(owner(1));
-        rows.settled().await;
+        rows.wait_until_written().await;
         rows.add_tunnel(tunnel("tn_1"));
-        let mut settled = Box::pin(rows.settled());
+        let mut settled = Box::pin(rows.wait_until_written());
         let first = rows.next().await;
         rows.add_tunnel(tunnel("tn_2"));
 
-        rows.retry(first);
+        rows.retry_batch(first);
         assert!(!is_ready(settled.as_mut()));
         let both = rows.next().await;
-        rows.done(&both);
+        rows.mark_written(&both);
 
         assert!(is_ready(settled.as_mut()));
     }
@@ -398,10 +398,10 @@ mod tests {
     async fn a_new_epoch_has_all_written_again_binds_first() {
         let rows = Announcements::new(owner(1));
         rows.add_tunnel(tunnel("tn_1"));
-        rows.done(&rows.next().await);
-        rows.hold("bind", EndpointKey::port(1).into());
+        rows.mark_written(&rows.next().await);
+        rows.hold_bind("bind", EndpointKey::port(1).into());
 
-        rows.renew(owner(2));
+        rows.renew_epoch(owner(2));
 
         let batch = rows.next().await;
         let again = TunnelDocument { owner: owner(2), ..tunnel("tn_1") };
@@ -416,33 +416,33 @@ mod tests {
     #[test]
     fn a_bind_that_is_still_to_be_written_is_not_said_to_be_held() {
         let rows = Announcements::new(owner(1));
-        let held = || rows.binds().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let held = || rows.held_binds().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
 
-        rows.hold("bind", EndpointKey::port(1).into());
+        rows.hold_bind("bind", EndpointKey::port(1).into());
         assert!(held().is_empty() && rows.has_bind("bind"));
-        rows.confirm("bind");
-        rows.hold("bind", EndpointKey::port(1).into());
+        rows.confirm_bind("bind");
+        rows.hold_bind("bind", EndpointKey::port(1).into());
         assert_eq!(held(), ["bind"], "its agent has come back");
-        rows.forget("bind");
-        rows.hold("bind", EndpointKey::port(1).into());
+        rows.forget_bind("bind");
+        rows.hold_bind("bind", EndpointKey::port(1).into());
         assert!(held().is_empty());
     }
 
     #[tokio::test]
     async fn a_bind_that_is_held_again_is_not_let_go() {
         let rows = Announcements::new(owner(1));
-        rows.hold("bind", EndpointKey::port(1).into());
-        rows.let_go("bind", true);
+        rows.hold_bind("bind", EndpointKey::port(1).into());
+        rows.release_bind("bind", true);
         let failed = rows.next().await;
         let let_go = RowChange::LetGo { bind_id: "bind".to_owned(), waits: true };
         assert_eq!(failed.changes, [let_go]);
 
-        rows.hold("bind", EndpointKey::port(2).into());
-        rows.retry(failed);
+        rows.hold_bind("bind", EndpointKey::port(2).into());
+        rows.retry_batch(failed);
 
         let (bind_id, claim) = ("bind".to_owned(), EndpointKey::port(2).into());
         assert_eq!(rows.next().await.changes, [RowChange::Hold { bind_id, claim }]);
-        rows.let_go("bind", false);
+        rows.release_bind("bind", false);
         let let_go = RowChange::LetGo { bind_id: "bind".to_owned(), waits: false };
         assert_eq!(rows.next().await.changes, [let_go], "what was before counts no more");
     }

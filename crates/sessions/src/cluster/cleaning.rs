@@ -21,13 +21,13 @@ pub(super) const RESERVATION: Duration = Duration::from_secs(30);
 pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<(), StoreError> {
     let (id, epoch) = (node.id.to_string(), node.record.epoch);
     let has_ended = move |change: &Transaction<'_>| {
-        let stored = change.find::<NodeDocument>(&id)?;
+        let stored = change.find_document::<NodeDocument>(&id)?;
         Ok::<_, StoreError>(
             stored.is_some_and(|it| it.record.epoch == epoch && !it.state.is_serving()),
         )
     };
     let id = node.id.to_string();
-    let (rows, binds) = left_of(store, &id).await?;
+    let (rows, binds) = rows_and_binds(store, &id).await?;
     let check = has_ended.clone();
     store
         .change_each(rows, move |change, row| match check(change)? {
@@ -38,12 +38,12 @@ pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<
     let (check, holder) = (has_ended.clone(), id.clone());
     store
         .change_each(binds, move |change, bind_id| match check(change)? {
-            true => release(change, bind_id, &holder),
+            true => release_bind(change, bind_id, &holder),
             false => Ok(()),
         })
         .await?;
     let remove = move |change: &Transaction<'_>| match has_ended(change)? {
-        true => change.remove::<NodeDocument>(&id),
+        true => change.remove_document::<NodeDocument>(&id),
         false => Ok(false),
     };
     let removed = store.write(remove).await?;
@@ -54,7 +54,7 @@ pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<
 /// Removes the rows of a node that stops.
 pub(super) async fn remove_rows(store: &Arc<Store>, node_id: &str) {
     let removed = async {
-        let (rows, _) = left_of(store, node_id).await?;
+        let (rows, _) = rows_and_binds(store, node_id).await?;
         store.change_each(rows, membership::remove_row).await
     };
     if let Err(err) = removed.await {
@@ -68,7 +68,7 @@ pub(super) async fn remove_unknown(
     known: &Arc<Announcements>,
 ) -> Result<(), StoreError> {
     let owner = known.owner();
-    let (rows, binds) = left_of(store, &owner.node_id).await?;
+    let (rows, binds) = rows_and_binds(store, &owner.node_id).await?;
     let (check, has) = (owner.clone(), known.clone());
     store
         .change_each(rows, move |change, row| {
@@ -83,7 +83,7 @@ pub(super) async fn remove_unknown(
     store
         .change_each(binds, move |change, bind_id| {
             match !has.has_bind(bind_id) && membership::is_serving(change, &owner)? {
-                true => release(change, bind_id, &owner.node_id),
+                true => release_bind(change, bind_id, &owner.node_id),
                 false => Ok(()),
             }
         })
@@ -91,7 +91,10 @@ pub(super) async fn remove_unknown(
 }
 
 /// The rows and the binds of a node.
-async fn left_of(store: &Store, node_id: &str) -> Result<(Vec<String>, Vec<String>), StoreError> {
+async fn rows_and_binds(
+    store: &Store,
+    node_id: &str,
+) -> Result<(Vec<String>, Vec<String>), StoreError> {
     let id = node_id.to_owned();
     let read = move |view: &ginnel_store::View<'_>| {
         Ok((membership::rows_of(view, &id)?, holds::held_by(view, &id)?))
@@ -100,17 +103,17 @@ async fn left_of(store: &Store, node_id: &str) -> Result<(Vec<String>, Vec<Strin
 }
 
 /// Gives up a node's hold on a bind, whose address waits for its agent where no other node has it.
-pub(super) fn release(
+pub(super) fn release_bind(
     change: &Transaction<'_>,
     bind_id: &str,
     node_id: &str,
 ) -> Result<(), StoreError> {
-    if !holds::let_go(change, bind_id, node_id)? {
+    if !holds::release_hold(change, bind_id, node_id)? {
         return Ok(());
     }
-    match change.find::<Reservation>(bind_id)? {
+    match change.find_document::<Reservation>(bind_id)? {
         Some(kept) if kept.idle.is_none() => {
-            change.put(&Reservation { idle: Some(change.now()), ..kept })
+            change.put_document(&Reservation { idle: Some(change.now()), ..kept })
         }
         _ => Ok(()),
     }

@@ -99,75 +99,75 @@ impl Directory {
     }
 
     /// The node whose directory it is, and its epoch; 0 before that is known.
-    pub fn own(&self) -> (String, u64) {
-        let own = self.node(&self.own_id);
+    pub fn own_identity(&self) -> (String, u64) {
+        let own = self.find_node(&self.own_id);
         (self.own_id.clone(), own.map_or(0, |own| own.record.epoch))
     }
 
     /// The node with this identifier, alive or lapsed.
-    pub fn node(&self, id: &str) -> Option<KnownNode> {
-        self.read().nodes.get(id).cloned()
+    pub fn find_node(&self, id: &str) -> Option<KnownNode> {
+        self.read_state().nodes.get(id).cloned()
     }
 
     /// Whether no other node serves and is there.
     pub fn is_alone(&self, now: Instant) -> bool {
-        let state = self.read();
+        let state = self.read_state();
         let mut others = state.nodes.iter().filter(|(id, _)| **id != self.own_id);
         !others.any(|(_, node)| node.state.is_serving() && !node.is_lapsed(now))
     }
 
     /// How many nodes serve and are there; the own one too.
     pub fn serving_count(&self, now: Instant) -> usize {
-        let state = self.read();
+        let state = self.read_state();
         state.nodes.values().filter(|it| it.state.is_serving() && !it.is_lapsed(now)).count()
     }
 
     /// All nodes, oldest first; the own one too.
     pub fn nodes(&self) -> Vec<KnownNode> {
-        self.read().nodes.values().cloned().collect()
+        self.read_state().nodes.values().cloned().collect()
     }
 
     /// The tunnel of another node with this identifier.
     #[cfg(test)]
-    pub fn tunnel(&self, id: &str) -> Option<Arc<RemoteTunnel>> {
-        let state = self.read();
+    pub fn find_tunnel(&self, id: &str) -> Option<Arc<RemoteTunnel>> {
+        let state = self.read_state();
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
     }
 
     /// The tunnels of other nodes to which visitors of an endpoint are led, which are those of one bind, or of
     /// binds that share it: the newest first, those of nodes that are about to stop last.
-    pub fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
-        self.read().at(key)
+    pub fn tunnels_at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
+        self.read_state().tunnels_at(key)
     }
 
     /// The same, without those of nodes that were taken for gone: others may have their endpoints.
     pub fn claimed_at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
-        let state = self.read();
-        let mut found = state.at(key);
+        let state = self.read_state();
+        let mut found = state.tunnels_at(key);
         found.retain(|tunnel| state.is_current(tunnel));
         found
     }
 
     /// The ports at which other nodes have endpoints.
-    pub fn ports(&self) -> Vec<u16> {
-        let state = self.read();
+    pub fn remote_ports(&self) -> Vec<u16> {
+        let state = self.read_state();
         let ports = state.by_key.keys().filter_map(|key| Some((key, key.own_port()?)));
-        ports.filter(|(key, _)| !state.at(key).is_empty()).map(|(_, port)| port).collect()
+        ports.filter(|(key, _)| !state.tunnels_at(key).is_empty()).map(|(_, port)| port).collect()
     }
 
     /// The names at which other nodes have endpoints on the shared port for HTTPS.
     pub fn https_hosts(&self) -> Vec<String> {
-        let state = self.read();
+        let state = self.read_state();
         let hosts = state.by_key.keys().filter_map(|key| Some((key, key.https_host()?)));
         hosts
-            .filter(|(key, _)| !state.at(key).is_empty())
+            .filter(|(key, _)| !state.tunnels_at(key).is_empty())
             .map(|(_, host)| host.to_owned())
             .collect()
     }
 
     /// Whether a node has this epoch and has not ended, as far as is known.
     pub fn is_serving(&self, owner: &RowOwner) -> bool {
-        let node = self.node(&owner.node_id);
+        let node = self.find_node(&owner.node_id);
         node.is_some_and(|node| node.owner() == *owner && node.state.is_serving())
     }
 
@@ -175,14 +175,14 @@ impl Directory {
     /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP; and how well the name fits.
     /// None where there are none.
     pub fn at_host(&self, host: &str, port: u16) -> Option<(HostRank, Vec<Arc<RemoteTunnel>>)> {
-        let state = self.read();
+        let state = self.read_state();
         if state.by_key.is_empty() {
             return None;
         }
         let at = |name: &str| {
             let mut ports = [port, 443, 80].into_iter();
             ports.find_map(|one| {
-                let found = state.at(&EndpointKey::http(name, one));
+                let found = state.tunnels_at(&EndpointKey::http(name, one));
                 (!found.is_empty()).then_some((one == port, found))
             })
         };
@@ -198,30 +198,30 @@ impl Directory {
 
     /// Whether any tunnel of another node ends the TLS of visitors there alone.
     pub fn end_tls(&self) -> bool {
-        self.read().ending_tls > 0
+        self.read_state().ending_tls > 0
     }
 
     /// At most `most` of the reachable tunnels of other nodes that serve all of these labels, oldest first, beginning
     /// with the one after `skipped`, counted around, and those of nodes that are about to stop last; none for
     /// no labels.
-    pub fn serving(
+    pub fn tunnels_with_labels(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
         most: usize,
         is_reachable: impl Fn(&RemoteTunnel) -> bool,
     ) -> Vec<Arc<RemoteTunnel>> {
-        let state = self.read();
-        let may_serve = |it: &RemoteTunnel| state.is_current(it) || state.may_go_on(it);
+        let state = self.read_state();
+        let may_serve = |it: &RemoteTunnel| state.is_current(it) || state.may_still_serve(it);
         let is_serving = |tunnel: &RemoteTunnel| may_serve(tunnel) && is_reachable(tunnel);
-        let mut found = state.tunnels.serving_from(labels, skipped, most, is_serving);
+        let mut found = state.tunnels.with_labels_from(labels, skipped, most, is_serving);
         found.sort_by_key(|tunnel| (!state.is_current(tunnel), state.is_leaving(tunnel)));
         found
     }
 
     /// The identifiers of the tunnels of nodes that are about to stop.
-    pub fn leaving(&self) -> Vec<String> {
-        let state = self.read();
+    pub fn leaving_tunnels(&self) -> Vec<String> {
+        let state = self.read_state();
         if !state.nodes.values().any(|node| node.state.draining && node.state.is_serving()) {
             return Vec::new();
         }
@@ -230,42 +230,45 @@ impl Directory {
     }
 
     /// A tunnel of another node that something is true of.
-    pub fn find(&self, is_meant: impl Fn(&RemoteTunnel) -> bool) -> Option<Arc<RemoteTunnel>> {
-        let state = self.read();
+    pub fn find_tunnel_where(
+        &self,
+        is_meant: impl Fn(&RemoteTunnel) -> bool,
+    ) -> Option<Arc<RemoteTunnel>> {
+        let state = self.read_state();
         let mut current = state.tunnels.values().filter(|tunnel| state.is_current(tunnel));
         current.find(|tunnel| is_meant(tunnel)).cloned()
     }
 
     /// How many tunnels of other nodes are known.
     pub fn tunnel_count(&self) -> usize {
-        self.read().tunnels.values().count()
+        self.read_state().tunnels.values().count()
     }
 
     /// The session of each tunnel of another node.
     pub fn sessions_of_tunnels(&self) -> Vec<String> {
-        self.read().tunnels.values().map(|tunnel| tunnel.session_id.to_string()).collect()
+        self.read_state().tunnels.values().map(|tunnel| tunnel.session_id.to_string()).collect()
     }
 
     /// The nodes that are lapsed and not fenced yet, but for the own one.
-    pub fn lapsed(&self, now: Instant) -> Vec<KnownNode> {
-        let state = self.read();
+    pub fn lapsed_nodes(&self, now: Instant) -> Vec<KnownNode> {
+        let state = self.read_state();
         let others = state.nodes.values().filter(|node| *node.id != *self.own_id);
         others.filter(|node| node.is_lapsed(now) && !node.state.fenced).cloned().collect()
     }
 
     /// Whether this is the first of the nodes that live, which does what one has to do for all.
     pub fn is_first(&self, now: Instant) -> bool {
-        let state = self.read();
+        let state = self.read_state();
         let first = state.nodes.values().find(|it| it.state.is_serving() && !it.is_lapsed(now));
         first.is_some_and(|first| *first.id == *self.own_id)
     }
 
     /// The nodes that have ended at least so long ago, for the first of those that live: none for others.
-    pub fn ended(&self, now: Instant, since: Duration) -> Vec<KnownNode> {
+    pub fn ended_nodes(&self, now: Instant, since: Duration) -> Vec<KnownNode> {
         if !self.is_first(now) {
             return Vec::new();
         }
-        let state = self.read();
+        let state = self.read_state();
         let is_over =
             |it: &KnownNode| !it.state.is_serving() && !state.removed_nodes.contains(&*it.id);
         let ended = state.nodes.values().filter(|it| is_over(it));
@@ -274,7 +277,7 @@ impl Directory {
 
     /// Whether an epoch of a node is over, as far as whoever knows no less than this version can say.
     pub fn has_ended(&self, owner: &RowOwner, version: i64) -> bool {
-        let state = self.read();
+        let state = self.read_state();
         let node = state.nodes.get(&owner.node_id);
         let is_over = node.is_none_or(|it| it.record.epoch > owner.epoch || !it.state.is_serving());
         is_over && state.version >= version
@@ -283,27 +286,27 @@ impl Directory {
     /// Begins all leases anew: whoever could not look for a while has seen nobody, which says nothing
     /// about them.
     pub fn renew_leases(&self, now: Instant) {
-        self.write().nodes.values_mut().for_each(|node| node.seen = now);
+        self.write_state().nodes.values_mut().for_each(|node| node.seen = now);
     }
 
     /// Notes nodes and tunnels as the database has them at `now`, whose changes are known up to `version`:
     /// `None` for those that it has not.
-    pub fn note(
+    pub fn record_rows(
         &self,
         nodes: impl IntoIterator<Item = (String, Option<NodeDocument>)>,
         tunnels: impl IntoIterator<Item = (String, Option<TunnelDocument>)>,
         now: Instant,
         version: i64,
     ) {
-        let mut state = self.write();
+        let mut state = self.write_state();
         state.version = version;
         let mut is_changed = false;
         for (id, node) in nodes {
-            is_changed |= state.note_node(&id, node, now, version);
+            is_changed |= state.record_node(&id, node, now, version);
         }
         for (id, tunnel) in tunnels {
             let tunnel = tunnel.filter(|tunnel| tunnel.owner.node_id != self.own_id);
-            is_changed |= state.note_tunnel(&id, tunnel);
+            is_changed |= state.record_tunnel(&id, tunnel);
         }
         drop(state);
         if is_changed {
@@ -312,8 +315,8 @@ impl Directory {
     }
 
     /// Notes that tunnels of another node have ended, whatever the database says.
-    pub fn note_ended(&self, ids: Vec<String>) {
-        let mut guard = self.write();
+    pub fn record_ended(&self, ids: Vec<String>) {
+        let mut guard = self.write_state();
         let (state, now) = (&mut *guard, Instant::now());
         let tunnels = &state.tunnels;
         state.ended.retain(|id, since| {
@@ -325,8 +328,8 @@ impl Directory {
     }
 
     /// Notes whether there is a session with another node.
-    pub fn note_session(&self, node_id: &Arc<str>, is_there: bool) {
-        let mut state = self.write();
+    pub fn record_session(&self, node_id: &Arc<str>, is_there: bool) {
+        let mut state = self.write_state();
         match is_there {
             true => drop(state.connected.insert(node_id.clone())),
             false => {
@@ -339,30 +342,30 @@ impl Directory {
     }
 
     /// Notes the labels of tunnels of another node whose agents were lost.
-    pub fn note_lost(&self, lost: &[BTreeMap<String, String>]) {
-        let mut state = self.write();
+    pub fn record_lost(&self, lost: &[BTreeMap<String, String>]) {
+        let mut state = self.write_state();
         for labels in lost {
             state.lost_labels.add(Some(labels));
         }
     }
 
     /// When the agent of a tunnel of another node with all of these labels was lost, the last of several.
-    pub fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
-        self.read().lost_labels.last(labels)
+    pub fn lost_at(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+        self.read_state().lost_labels.lost_at(labels)
     }
 
     /// The identifiers of all nodes and tunnels that are known.
-    pub fn ids(&self) -> Vec<String> {
-        let state = self.read();
+    pub fn known_ids(&self) -> Vec<String> {
+        let state = self.read_state();
         let tunnels = state.tunnels.values().map(|tunnel| tunnel.id.to_string());
         state.nodes.keys().cloned().chain(tunnels).collect()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, DirectoryState> {
+    fn read_state(&self) -> RwLockReadGuard<'_, DirectoryState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, DirectoryState> {
+    fn write_state(&self) -> RwLockWriteGuard<'_, DirectoryState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -376,7 +379,7 @@ impl DirectoryState {
     }
 
     /// Whether a tunnel is one of an earlier epoch of its node, which may serve it all the same.
-    fn may_go_on(&self, tunnel: &RemoteTunnel) -> bool {
+    fn may_still_serve(&self, tunnel: &RemoteTunnel) -> bool {
         let node = self.nodes.get(&*tunnel.node_id);
         node.is_some_and(|node| tunnel.epoch < node.record.epoch && !node.state.stopped)
             && self.connected.contains(&*tunnel.node_id)
@@ -389,7 +392,7 @@ impl DirectoryState {
         for (id, tunnel) in self.removed_tunnels.extract_if(|_, it| is_its(it)).collect::<Vec<_>>()
         {
             self.ended.remove(&id);
-            self.remove(&tunnel);
+            self.remove_tunnel(&tunnel);
         }
         if self.removed_nodes.remove(node_id) {
             self.nodes.remove(node_id);
@@ -402,7 +405,7 @@ impl DirectoryState {
     }
 
     /// Begins with any of those that share an endpoint and stay.
-    fn spread(&self, tunnels: &mut [Arc<RemoteTunnel>]) {
+    fn rotate_shared(&self, tunnels: &mut [Arc<RemoteTunnel>]) {
         let is_shared = |it: &RemoteTunnel| it.pool().is_some() && !self.is_leaving(it);
         let staying = tunnels.iter().take_while(|it| is_shared(it)).count();
         if let Some(others) = tunnels.get_mut(..staying).filter(|others| others.len() > 1) {
@@ -410,11 +413,11 @@ impl DirectoryState {
         }
     }
 
-    fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
+    fn tunnels_at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
         let all = || self.by_key.get(key).into_iter().flatten();
         let mut found: Vec<_> = all().filter(|it| self.is_current(it)).cloned().collect();
         if found.is_empty() {
-            found = all().filter(|it| self.may_go_on(it)).cloned().collect();
+            found = all().filter(|it| self.may_still_serve(it)).cloned().collect();
         }
         // The newest first, by the time that their identifiers begin with: an agent that has moved may have
         // left a session behind that nobody knows to be dead yet.
@@ -422,12 +425,12 @@ impl DirectoryState {
             let leaves = self.is_leaving(one).cmp(&self.is_leaving(other));
             leaves.then_with(|| other.id.cmp(&one.id))
         });
-        self.spread(&mut found);
+        self.rotate_shared(&mut found);
         found
     }
 
     /// True when more than its beat has changed.
-    fn note_node(
+    fn record_node(
         &mut self,
         id: &str,
         node: Option<NodeDocument>,
@@ -481,10 +484,10 @@ impl DirectoryState {
     }
 
     /// True when the tunnel is another, or has gone.
-    fn note_tunnel(&mut self, id: &str, row: Option<TunnelDocument>) -> bool {
+    fn record_tunnel(&mut self, id: &str, row: Option<TunnelDocument>) -> bool {
         let before = self.tunnels.get(id).cloned();
         match (&row, &before) {
-            (None, Some(before)) if self.may_go_on(before) => {
+            (None, Some(before)) if self.may_still_serve(before) => {
                 self.removed_tunnels.insert(id.to_owned(), before.clone());
                 return false;
             }
@@ -492,20 +495,20 @@ impl DirectoryState {
             (Some(_), _) => {}
         }
         self.removed_tunnels.remove(id);
-        let tunnel = row.map(RemoteTunnel::of);
+        let tunnel = row.map(RemoteTunnel::from_row);
         if before.as_deref() == tunnel.as_ref() {
             return false;
         }
         if let Some(before) = before {
-            self.remove(&before);
+            self.remove_tunnel(&before);
         }
         if let Some(tunnel) = tunnel {
-            self.insert(Arc::new(tunnel));
+            self.insert_tunnel(Arc::new(tunnel));
         }
         true
     }
 
-    fn insert(&mut self, tunnel: Arc<RemoteTunnel>) {
+    fn insert_tunnel(&mut self, tunnel: Arc<RemoteTunnel>) {
         self.ending_tls += usize::from(tunnel.ends_tls());
         if let Some(key) = tunnel.key() {
             self.by_key.entry(key.clone()).or_default().push(tunnel.clone());
@@ -513,7 +516,7 @@ impl DirectoryState {
         self.tunnels.insert(tunnel);
     }
 
-    fn remove(&mut self, tunnel: &RemoteTunnel) {
+    fn remove_tunnel(&mut self, tunnel: &RemoteTunnel) {
         self.tunnels.remove(&tunnel.id);
         self.ending_tls -= usize::from(tunnel.ends_tls());
         let Some(key) = tunnel.key() else { return };

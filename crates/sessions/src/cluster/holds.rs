@@ -37,7 +37,7 @@ pub enum HoldResult {
 }
 
 /// Claims an endpoint for a bind, which the node holds from now on, if it still has this epoch.
-pub fn hold<'a>(
+pub fn hold_endpoint<'a>(
     change: &Transaction<'_>,
     bind_id: &str,
     claim: impl Into<ClaimRef<'a>>,
@@ -53,7 +53,7 @@ fn hold_claim(
     owner: &RowOwner,
 ) -> Result<HoldResult, StoreError> {
     let (node_id, key, pool) = (&owner.node_id, claim.key, claim.pool_id());
-    if membership::serving(change, owner)?.is_none() {
+    if membership::find_serving(change, owner)?.is_none() {
         return Ok(HoldResult::Superseded);
     }
     let claimant = pool.as_deref().unwrap_or(bind_id);
@@ -61,18 +61,18 @@ fn hold_claim(
         if is_held(change, &other)? {
             return Ok(HoldResult::Taken);
         }
-        change.release(ENDPOINTS, &other)?;
+        change.release_claims(ENDPOINTS, &other)?;
     }
     // What it had before, under another address.
-    change.release(ENDPOINTS, bind_id)?;
+    change.release_claims(ENDPOINTS, bind_id)?;
     if change.references(bind_id, POOL)?.first() != pool.as_ref() {
-        change.link(bind_id, POOL, pool.as_deref())?;
+        change.replace_references(bind_id, POOL, pool.as_deref())?;
     }
-    change.claim(ENDPOINTS, key.as_str(), claimant)?;
+    change.claim_key(ENDPOINTS, key.as_str(), claimant)?;
     let mut nodes = change.references(bind_id, HELD)?;
     if !nodes.iter().any(|node| node == node_id) {
         nodes.push(node_id.clone());
-        change.link(bind_id, HELD, nodes.iter().map(String::as_str))?;
+        change.replace_references(bind_id, HELD, nodes.iter().map(String::as_str))?;
     }
     Ok(HoldResult::Done)
 }
@@ -87,11 +87,11 @@ pub fn claimant_at(view: &View<'_>, key: &EndpointKey) -> Result<Option<String>,
 
 /// Whether a node holds a bind, or any of the binds of a pool.
 fn is_held(view: &View<'_>, claimant: &str) -> Result<bool, StoreError> {
-    if !holders(view, claimant)?.is_empty() {
+    if !holding_nodes(view, claimant)?.is_empty() {
         return Ok(true);
     }
     for bind_id in view.referrers(claimant, POOL)? {
-        if !holders(view, &bind_id)?.is_empty() {
+        if !holding_nodes(view, &bind_id)?.is_empty() {
             return Ok(true);
         }
     }
@@ -111,29 +111,33 @@ pub(super) fn is_held_by(
 }
 
 /// Notes that a node holds a bind no more; true when none holds it now.
-pub fn let_go(change: &Transaction<'_>, bind_id: &str, node_id: &str) -> Result<bool, StoreError> {
+pub fn release_hold(
+    change: &Transaction<'_>,
+    bind_id: &str,
+    node_id: &str,
+) -> Result<bool, StoreError> {
     let nodes = change.references(bind_id, HELD)?;
     let others = nodes.iter().filter(|node| *node != node_id).map(String::as_str);
     if nodes.iter().any(|node| node == node_id) {
-        change.link(bind_id, HELD, others)?;
+        change.replace_references(bind_id, HELD, others)?;
     }
-    if !holders(change, bind_id)?.is_empty() {
+    if !holding_nodes(change, bind_id)?.is_empty() {
         return Ok(false);
     }
     for pool in change.references(bind_id, POOL)? {
-        change.link(bind_id, POOL, [])?;
+        change.replace_references(bind_id, POOL, [])?;
         if !is_held(change, &pool)? {
-            change.release(ENDPOINTS, &pool)?;
+            change.release_claims(ENDPOINTS, &pool)?;
         }
     }
     Ok(true)
 }
 
 /// The nodes that hold a bind.
-pub fn holders(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, StoreError> {
+pub fn holding_nodes(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, StoreError> {
     let mut nodes = view.references(bind_id, HELD)?;
     let mut failure = None;
-    nodes.retain(|node| match view.find::<NodeDocument>(node) {
+    nodes.retain(|node| match view.find_document::<NodeDocument>(node) {
         Ok(found) => found.is_some(),
         Err(error) => {
             failure = Some(error);
@@ -146,7 +150,7 @@ pub fn holders(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, StoreError
 /// The binds that nodes hold.
 pub fn all_held(view: &View<'_>) -> Result<HashSet<String>, StoreError> {
     let mut held = HashSet::new();
-    view.each(|node: NodeDocument| {
+    view.for_each_document(|node: NodeDocument| {
         held.extend(held_by(view, &node.id)?);
         Ok(())
     })?;
@@ -173,7 +177,8 @@ mod tests {
         let store = Store::open(None).unwrap();
         let changed = store.write(move |change| {
             for id in ["node_1", "node_2"] {
-                change.put(&NodeDocument { id: id.to_owned(), ..NodeDocument::default() })?;
+                change
+                    .put_document(&NodeDocument { id: id.to_owned(), ..NodeDocument::default() })?;
             }
             work(change)
         });
@@ -191,7 +196,7 @@ mod tests {
         key: &EndpointKey,
         node_id: &str,
     ) -> Result<bool, StoreError> {
-        Ok(hold(change, bind_id, key, &owner(node_id))? == HoldResult::Done)
+        Ok(hold_endpoint(change, bind_id, key, &owner(node_id))? == HoldResult::Done)
     }
 
     #[tokio::test]
@@ -215,9 +220,9 @@ mod tests {
             let name = EndpointKey::http("a.test", 443);
             holds(change, "one", &name, "node_1")?;
             holds(change, "one", &name, "node_2")?;
-            let first = let_go(change, "one", "node_1")?;
+            let first = release_hold(change, "one", "node_1")?;
             let kept = holds(change, "two", &name, "node_1")?;
-            let last = let_go(change, "one", "node_2")?;
+            let last = release_hold(change, "one", "node_2")?;
             Ok([first, kept, last, holds(change, "two", &name, "node_1")?])
         });
 
@@ -229,7 +234,7 @@ mod tests {
         let held = changed(|change| {
             let name = EndpointKey::http("a.test", 443);
             holds(change, "one", &name, "node_1")?;
-            change.remove::<NodeDocument>("node_1")?;
+            change.remove_document::<NodeDocument>("node_1")?;
             Ok([holds(change, "two", &name, "node_2")?, holds(change, "one", &name, "node_2")?])
         });
 
@@ -245,7 +250,7 @@ mod tests {
                 pool: Some(account.to_owned()),
             };
             let holds = |bind_id: &str, claim: &EndpointClaim, node_id: &str| {
-                hold(change, bind_id, claim, &owner(node_id))
+                hold_endpoint(change, bind_id, claim, &owner(node_id))
             };
             let joined = [
                 holds("one", &shared("usr_1"), "node_1")?,
@@ -253,9 +258,9 @@ mod tests {
                 holds("three", &shared("usr_2"), "node_2")?,
                 holds("four", &EndpointClaim::from(key.clone()), "node_2")?,
             ];
-            let_go(change, "one", "node_1")?;
+            release_hold(change, "one", "node_1")?;
             let while_one_is_left = holds("four", &EndpointClaim::from(key.clone()), "node_2")?;
-            let_go(change, "two", "node_2")?;
+            release_hold(change, "two", "node_2")?;
             let claimant = claimant_at(change, &key)?;
             Ok((joined, while_one_is_left, claimant, holds("four", &key.into(), "node_2")?))
         });
@@ -282,9 +287,13 @@ mod tests {
     async fn a_node_whose_epoch_is_over_holds_nothing_in_it() {
         let held = changed(|change| {
             let key = EndpointKey::http("a.test", 443);
-            membership::fence(change, &owner("node_1"), 0)?;
-            let late = hold(change, "one", &key, &owner("node_1"))?;
-            Ok((late, claimant_at(change, &key)?, hold(change, "two", &key, &owner("node_2"))?))
+            membership::fence_node(change, &owner("node_1"), 0)?;
+            let late = hold_endpoint(change, "one", &key, &owner("node_1"))?;
+            Ok((
+                late,
+                claimant_at(change, &key)?,
+                hold_endpoint(change, "two", &key, &owner("node_2"))?,
+            ))
         });
 
         assert_eq!(held.await, (HoldResult::Superseded, None, HoldResult::Done));

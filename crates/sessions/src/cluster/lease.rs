@@ -18,12 +18,12 @@ pub const EVENT_DELIVERY: &str = "event_deliverer";
 pub struct Leases(Option<Arc<Cluster>>);
 
 impl Leases {
-    pub fn of(cluster: Option<Arc<Cluster>>) -> Self {
+    pub fn from_cluster(cluster: Option<Arc<Cluster>>) -> Self {
         Self(cluster)
     }
 
     /// What this node is stored as where it holds a lease; none where there is no cluster.
-    pub fn own(&self) -> Option<RowOwner> {
+    pub fn own_holder(&self) -> Option<RowOwner> {
         self.0.as_ref().map(|cluster| cluster.owner())
     }
 
@@ -35,9 +35,13 @@ impl Leases {
 
     /// Gives this node the lease that is stored in a setting, unless another node holds it; true when this
     /// node has it.
-    pub async fn take(&self, store: &Store, setting: &'static str) -> Result<bool, StoreError> {
-        let Some(own) = self.own() else { return Ok(true) };
-        let holder = store.read(move |view| holder(view, setting)).await?;
+    pub async fn take_lease(
+        &self,
+        store: &Store,
+        setting: &'static str,
+    ) -> Result<bool, StoreError> {
+        let Some(own) = self.own_holder() else { return Ok(true) };
+        let holder = store.read(move |view| lease_holder(view, setting)).await?;
         if holder.as_ref() == Some(&own) {
             return Ok(true);
         }
@@ -46,11 +50,12 @@ impl Leases {
         }
         let take = move |change: &Transaction<'_>| {
             // One that others have fenced meanwhile must become a node again first.
-            let is_free = !is_taken(change, self::holder(change, setting)?.as_ref(), Some(&own))?;
+            let is_free =
+                !is_taken(change, self::lease_holder(change, setting)?.as_ref(), Some(&own))?;
             if !is_free || !is_serving(change, &own)? {
                 return Ok(false);
             }
-            change.set(setting, &serde_json::to_string(&own)?)?;
+            change.store_setting(setting, &serde_json::to_string(&own)?)?;
             Ok(true)
         };
         store.write(take).await
@@ -72,10 +77,10 @@ pub fn is_taken(
 /// Whether `own` holds the lease that is stored in a setting; a node that is alone needs none.
 pub fn is_held(view: &View<'_>, setting: &str, own: Option<&RowOwner>) -> Result<bool, StoreError> {
     let Some(own) = own else { return Ok(true) };
-    Ok(holder(view, setting)?.as_ref() == Some(own))
+    Ok(lease_holder(view, setting)?.as_ref() == Some(own))
 }
 
-fn holder(view: &View<'_>, setting: &str) -> Result<Option<RowOwner>, StoreError> {
-    let stored = view.setting(setting)?;
+fn lease_holder(view: &View<'_>, setting: &str) -> Result<Option<RowOwner>, StoreError> {
+    let stored = view.find_setting(setting)?;
     Ok(stored.map(|stored| serde_json::from_str(&stored)).transpose()?)
 }

@@ -32,16 +32,16 @@ impl OwnedRow for TunnelDocument {
 
 /// At most `limit` rows, newest first, after the identifier `before`; those of epochs that are over do not
 /// count.
-pub fn page<R: OwnedRow>(
+pub fn row_page<R: OwnedRow>(
     view: &View<'_>,
     before: Option<&str>,
     limit: usize,
 ) -> Result<Vec<R>, StoreError> {
-    let epochs = epochs(view)?;
+    let epochs = serving_epochs(view)?;
     let mut found: Vec<R> = Vec::new();
     let mut before = before.map(str::to_owned);
     loop {
-        let page = view.page::<R>(before.as_deref(), limit)?;
+        let page = view.document_page::<R>(before.as_deref(), limit)?;
         let is_last = page.len() < limit;
         before = page.last().map(|row| row.id().to_owned());
         found.extend(page.into_iter().filter(|row| is_current(&epochs, row.owner())));
@@ -53,17 +53,17 @@ pub fn page<R: OwnedRow>(
 }
 
 /// The row with this identifier, if its epoch is not over.
-pub fn find<R: OwnedRow>(view: &View<'_>, id: &str) -> Result<Option<R>, StoreError> {
-    let Some(row) = view.find::<R>(id)? else { return Ok(None) };
-    let node = view.find::<NodeDocument>(&row.owner().node_id)?;
+pub fn find_row<R: OwnedRow>(view: &View<'_>, id: &str) -> Result<Option<R>, StoreError> {
+    let Some(row) = view.find_document::<R>(id)? else { return Ok(None) };
+    let node = view.find_document::<NodeDocument>(&row.owner().node_id)?;
     let is_current =
         node.is_some_and(|node| node.record.epoch == row.owner().epoch && node.state.is_serving());
     Ok(Some(row).filter(|_| is_current))
 }
 
 /// The epochs of the nodes that nobody has said to have ended.
-fn epochs(view: &View<'_>) -> Result<HashMap<String, u64>, StoreError> {
-    let nodes = view.page::<NodeDocument>(None, MAX_NODES)?;
+fn serving_epochs(view: &View<'_>) -> Result<HashMap<String, u64>, StoreError> {
+    let nodes = view.document_page::<NodeDocument>(None, MAX_NODES)?;
     let serving = nodes.into_iter().filter(|node| node.state.is_serving());
     Ok(serving.map(|node| (node.id, node.record.epoch)).collect())
 }

@@ -82,7 +82,7 @@ impl Cluster {
         store: &Arc<Store>,
         options: NodeOptions,
     ) -> Result<Option<Arc<Self>>, Error> {
-        if store.news().is_none() {
+        if store.change_news().is_none() {
             return Ok(None);
         }
         let record = NodeRecord {
@@ -92,7 +92,7 @@ impl Cluster {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..NodeRecord::default()
         };
-        let node = get_name(store, record).await?;
+        let node = claim_node_name(store, record).await?;
         tracing::info!(node = node.record.name, epoch = node.record.epoch, "this node has joined");
         let cluster = Arc::new(Self {
             store: store.clone(),
@@ -108,44 +108,44 @@ impl Cluster {
             _local: LocalNode::new(&node.id),
             node: Mutex::new(node),
         });
-        cluster.start().await?;
+        cluster.start_tasks().await?;
         Ok(Some(cluster))
     }
 
     /// Reads what there is, and starts the tasks.
-    async fn start(self: &Arc<Self>) -> Result<(), Error> {
+    async fn start_tasks(self: &Arc<Self>) -> Result<(), Error> {
         let (sender, changes) = mpsc::unbounded_channel();
         // Before all is read, so that no change is missed.
-        self.store.watch(move |changes| {
-            if changes.select(is_shared).is_some_and(|shared| sender.send(shared).is_err()) {
+        self.store.watch_changes(move |changes| {
+            if changes.filter_ids(is_shared).is_some_and(|shared| sender.send(shared).is_err()) {
                 tracing::trace!("the node has stopped, and follows no changes");
             }
         });
-        self.load().await?;
+        self.load_directory().await?;
         let (look, clear) = watch::channel(None);
         let tasks = [
-            tokio::spawn(self.clone().follow(changes)),
-            tokio::spawn(self.clone().announce()),
-            tokio::spawn(self.clone().live()),
-            tokio::spawn(self.clone().watch(look)),
-            tokio::spawn(self.clone().look_after_others(clear)),
+            tokio::spawn(self.clone().follow_changes(changes)),
+            tokio::spawn(self.clone().write_announcements()),
+            tokio::spawn(self.clone().run_heartbeat()),
+            tokio::spawn(self.clone().watch_news(look)),
+            tokio::spawn(self.clone().maintain_cluster(clear)),
         ];
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
         Ok(())
     }
 
     /// The node itself, as it was last written.
-    pub fn node(&self) -> NodeDocument {
+    pub fn own_node(&self) -> NodeDocument {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How old what is known of the other nodes is.
     pub fn news_age(&self) -> Duration {
-        self.store.news().map_or(Duration::ZERO, |news| news.age)
+        self.store.change_news().map_or(Duration::ZERO, |news| news.age)
     }
 
     /// The same, where that is too old.
-    pub fn blindness(&self) -> Option<Duration> {
+    pub fn stale_news_age(&self) -> Option<Duration> {
         Some(self.news_age()).filter(|age| *age > MAX_NEWS_AGE)
     }
 
@@ -160,18 +160,18 @@ impl Cluster {
     }
 
     /// The binds that this node holds, and their endpoints.
-    pub(super) fn binds(&self) -> Vec<(String, EndpointClaim)> {
-        self.rows.binds()
+    pub(super) fn held_binds(&self) -> Vec<(String, EndpointClaim)> {
+        self.rows.held_binds()
     }
 
     /// The tunnels of this node that are gone, and whose rows may still be there.
     pub(super) fn ended_tunnels(&self) -> watch::Receiver<BTreeSet<String>> {
-        self.rows.ended()
+        self.rows.subscribe_ended()
     }
 
     /// The labels of tunnels of this node whose agents are lost from now on.
     pub(super) fn lost_labels(&self) -> broadcast::Receiver<BTreeMap<String, String>> {
-        self.rows.lost()
+        self.rows.subscribe_lost()
     }
 
     /// Calls `look` with each tunnel of another node that is new or has changed; set once.
@@ -190,8 +190,8 @@ impl Cluster {
     }
 
     /// Announces that a session or a tunnel is gone.
-    pub fn remove(&self, id: &str) {
-        self.rows.remove(id);
+    pub fn remove_row(&self, id: &str) {
+        self.rows.remove_row(id);
     }
 
     /// Announces that a tunnel is gone because its agent was lost.
@@ -200,40 +200,41 @@ impl Cluster {
     }
 
     /// Remembers that this node is to hold a bind, which the caller writes, and confirms.
-    pub fn hold(&self, bind_id: &str, claim: EndpointClaim) {
-        self.rows.hold(bind_id, claim);
+    pub fn hold_bind(&self, bind_id: &str, claim: EndpointClaim) {
+        self.rows.hold_bind(bind_id, claim);
     }
 
     /// Notes that this node holds a bind: from now on another one that asks learns of it.
-    pub fn confirm(&self, bind_id: &str) {
-        self.rows.confirm(bind_id);
+    pub fn confirm_bind(&self, bind_id: &str) {
+        self.rows.confirm_bind(bind_id);
     }
 
     /// Forgets a bind that this node has not got.
-    pub fn forget(&self, bind_id: &str) {
-        self.rows.forget(bind_id);
+    pub fn forget_bind(&self, bind_id: &str) {
+        self.rows.forget_bind(bind_id);
     }
 
     /// Announces that this node holds a bind no more: its address is given up where no other does.
-    pub fn let_go(&self, bind_id: &str) {
-        self.rows.let_go(bind_id, false);
+    pub fn release_bind(&self, bind_id: &str) {
+        self.rows.release_bind(bind_id, false);
     }
 
     /// The same for a bind whose address its agent may ask for again.
-    pub fn let_wait(&self, bind_id: &str) {
-        self.rows.let_go(bind_id, true);
+    pub fn suspend_bind(&self, bind_id: &str) {
+        self.rows.release_bind(bind_id, true);
     }
 
     /// Has the epoch of this owner followed by another, because it is over; false when that takes too long.
-    pub async fn renewed(&self, owner: &RowOwner) -> bool {
+    pub async fn wait_until_renewed(&self, owner: &RowOwner) -> bool {
         self.superseded.notify_one();
-        let renewed = tokio::time::timeout(SETTLE_TIMEOUT, self.rows.renewed(owner.epoch)).await;
+        let renewed =
+            tokio::time::timeout(SETTLE_TIMEOUT, self.rows.wait_until_renewed(owner.epoch)).await;
         or_debug!(renewed, "this node has no other epoch yet").is_some()
     }
 
     /// Waits until others can read what was announced before; not for long where the database is away.
-    pub async fn settled(&self) {
-        let settled = tokio::time::timeout(SETTLE_TIMEOUT, self.rows.settled()).await;
+    pub async fn wait_until_announced(&self) {
+        let settled = tokio::time::timeout(SETTLE_TIMEOUT, self.rows.wait_until_written()).await;
         or_debug!(settled, "what was announced is not written yet");
     }
 
@@ -245,10 +246,10 @@ impl Cluster {
     }
 
     /// Says that the node is about to stop: others lead visitors to it only where nobody else can serve them.
-    pub async fn drain(&self) {
+    pub async fn announce_drain(&self) {
         let owner = self.owner();
         self.node.lock().unwrap_or_else(PoisonError::into_inner).state.draining = true;
-        let said = self.store.write(move |change| membership::drain(change, &owner));
+        let said = self.store.write(move |change| membership::mark_draining(change, &owner));
         let Ok(said) = tokio::time::timeout(STOP_TIMEOUT, said).await else {
             return tracing::warn!(
                 "other nodes do not learn in time that this one is about to stop"
@@ -261,7 +262,7 @@ impl Cluster {
     pub async fn stop(&self) {
         self.close();
         let owner = self.owner();
-        let stopped = self.store.write(move |change| membership::stop(change, &owner));
+        let stopped = self.store.write(move |change| membership::mark_stopped(change, &owner));
         // Without it the lease lapses.
         let Ok(stopped) = tokio::time::timeout(STOP_TIMEOUT, stopped).await else {
             return tracing::warn!("other nodes do not learn in time that this one stops");
@@ -274,17 +275,17 @@ impl Cluster {
     }
 
     /// Writes what is announced.
-    async fn announce(self: Arc<Self>) {
+    async fn write_announcements(self: Arc<Self>) {
         loop {
             let batch = self.rows.next().await;
-            match self.write(&batch).await {
+            match self.write_batch(&batch).await {
                 Ok(lost) => {
-                    self.rows.done(&batch);
-                    lost.iter().for_each(|bind_id| self.lose(bind_id));
+                    self.rows.mark_written(&batch);
+                    lost.iter().for_each(|bind_id| self.end_lost_bind(bind_id));
                 }
                 Err(error) => {
                     tracing::debug!("rows of this node are not written yet: {error}");
-                    self.rows.retry(batch);
+                    self.rows.retry_batch(batch);
                     if matches!(error, AnnounceError::Superseded) {
                         self.superseded.notify_one();
                     }
@@ -295,33 +296,36 @@ impl Cluster {
     }
 
     /// Writes rows; gives the binds whose endpoints are another's.
-    async fn write(&self, batch: &AnnouncementBatch) -> Result<Vec<String>, AnnounceError> {
+    async fn write_batch(&self, batch: &AnnouncementBatch) -> Result<Vec<String>, AnnounceError> {
         let (owner, changes) = (batch.owner.clone(), Arc::new(batch.changes.clone()));
-        self.store.write(move |change| row_changes::store(change, &changes, &owner)).await
+        self.store.write(move |change| row_changes::store_rows(change, &changes, &owner)).await
     }
 
     /// Ends a bind here whose endpoint is another's.
-    pub(super) fn lose(&self, bind_id: &str) {
+    pub(super) fn end_lost_bind(&self, bind_id: &str) {
         tracing::warn!(bind = bind_id, "an endpoint of this node is another's now, and ends here");
-        self.rows.forget(bind_id);
+        self.rows.forget_bind(bind_id);
         if let Some(lost) = self.on_lost.get() {
             lost(bind_id);
         }
     }
 
     /// Reads all nodes and tunnels into the directory.
-    async fn load(&self) -> Result<(), StoreError> {
-        let known = self.directory.ids();
+    async fn load_directory(&self) -> Result<(), StoreError> {
+        let known = self.directory.known_ids();
         let read = self.store.read(|view| {
-            Ok::<_, StoreError>((view.all::<NodeDocument>()?, view.all::<TunnelDocument>()?))
+            Ok::<_, StoreError>((
+                view.all_documents::<NodeDocument>()?,
+                view.all_documents::<TunnelDocument>()?,
+            ))
         });
         let (nodes, tunnels) = read.await?;
-        self.note(known, nodes, tunnels);
+        self.record_rows(known, nodes, tunnels);
         Ok(())
     }
 
     /// Reads what has changed into the directory; nothing else does, so that no older state comes last.
-    async fn follow(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Changes>) {
+    async fn follow_changes(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Changes>) {
         loop {
             // None where nothing is known to have changed, and all is read again.
             let mut changed = tokio::select! {
@@ -336,27 +340,27 @@ impl Cluster {
                     changed.extend(later);
                 }
             }
-            while let Err(error) = self.read_again(changed.as_ref()).await {
+            while let Err(error) = self.reload_directory(changed.as_ref()).await {
                 tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
 
-    async fn read_again(&self, changes: Option<&Changes>) -> Result<(), StoreError> {
+    async fn reload_directory(&self, changes: Option<&Changes>) -> Result<(), StoreError> {
         match changes {
             None => {
-                self.load().await?;
+                self.load_directory().await?;
                 // The database may know this node by an older epoch.
-                self.beat().await;
+                self.send_beat().await;
                 Ok(())
             }
             Some(Changes::Of(ids)) => {
                 let ids = BTreeSet::from_iter(ids.iter().cloned());
-                self.refresh(ids.into_iter().collect()).await
+                self.refresh_rows(ids.into_iter().collect()).await
             }
             Some(Changes::All) => {
-                self.load().await?;
+                self.load_directory().await?;
                 self.is_lost.store(true, Ordering::Release);
                 self.superseded.notify_one();
                 Ok(())
@@ -364,20 +368,25 @@ impl Cluster {
         }
     }
 
-    async fn refresh(&self, ids: Vec<String>) -> Result<(), StoreError> {
+    async fn refresh_rows(&self, ids: Vec<String>) -> Result<(), StoreError> {
         let looked_up = ids.clone();
         let read = self.store.read(move |view| {
             let nodes = |id: &String| has_prefix(id, prefix::NODE);
             let (nodes, tunnels): (Vec<_>, Vec<_>) = looked_up.into_iter().partition(nodes);
-            Ok::<_, StoreError>((view.find_all(&nodes)?, view.find_all(&tunnels)?))
+            Ok::<_, StoreError>((view.find_documents(&nodes)?, view.find_documents(&tunnels)?))
         });
         let (nodes, tunnels) = read.await?;
-        self.note(ids, nodes, tunnels);
+        self.record_rows(ids, nodes, tunnels);
         Ok(())
     }
 
     /// Notes what was read of these identifiers.
-    fn note(&self, ids: Vec<String>, nodes: Vec<NodeDocument>, tunnels: Vec<TunnelDocument>) {
+    fn record_rows(
+        &self,
+        ids: Vec<String>,
+        nodes: Vec<NodeDocument>,
+        tunnels: Vec<TunnelDocument>,
+    ) {
         let owner = self.owner();
         let own = nodes.iter().find(|node| node.id == owner.node_id);
         let is_over = match own {
@@ -400,29 +409,29 @@ impl Cluster {
         let nodes = nodes.iter().cloned().chain(gone_nodes.into_iter().map(|id| (id, None)));
         let tunnels = tunnels.iter().cloned().chain(gone_tunnels.into_iter().map(|id| (id, None)));
         let now = Instant::now();
-        self.directory.note(nodes, tunnels, now, self.seen_version());
+        self.directory.record_rows(nodes, tunnels, now, self.seen_version());
         self.store.set_node_count(self.directory.serving_count(now));
     }
 
     /// Beats, and takes a new epoch when the own one is over.
-    pub(super) async fn live(self: Arc<Self>) {
+    pub(super) async fn run_heartbeat(self: Arc<Self>) {
         let mut beats =
             tokio::time::interval_at((Instant::now() + BEAT_INTERVAL).into(), BEAT_INTERVAL);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = self.superseded.notified() => self.rejoin().await,
-                _ = beats.tick() => self.beat().await,
+                _ = beats.tick() => self.send_beat().await,
             }
         }
     }
 
-    async fn beat(&self) {
+    async fn send_beat(&self) {
         let owner = self.owner();
-        let (sessions, tunnels) = self.rows.counts();
+        let (sessions, tunnels) = self.rows.row_counts();
         let seen_version = self.seen_version();
         let said = NodeState { seen_version, sessions, tunnels, ..NodeState::default() };
-        let beaten = self.store.write(move |change| membership::beat(change, &owner, said));
+        let beaten = self.store.write(move |change| membership::record_beat(change, &owner, said));
         match beaten.await {
             Ok(true) => {}
             Ok(false) => self.superseded.notify_one(),
@@ -432,18 +441,19 @@ impl Cluster {
 
     /// The newest version of the database whose changes are known here.
     pub(super) fn seen_version(&self) -> i64 {
-        self.store.news().map_or(0, |news| news.version)
+        self.store.change_news().map_or(0, |news| news.version)
     }
 
     /// Takes a new epoch, if the own one is over, and announces everything in it. Where the database may lack
     /// what was written in the own one, it is over: its rows are void, whatever they say.
     async fn rejoin(&self) {
-        let (owner, node) = (self.owner(), self.node());
+        let (owner, node) = (self.owner(), self.own_node());
         let is_lost = self.is_lost.swap(false, Ordering::AcqRel);
-        let joined = self.store.write(move |change| match membership::serving(change, &owner)? {
-            Some(_) if !is_lost => Ok::<_, StoreError>(None),
-            _ => membership::rejoin(change, node).map(Some),
-        });
+        let joined =
+            self.store.write(move |change| match membership::find_serving(change, &owner)? {
+                Some(_) if !is_lost => Ok::<_, StoreError>(None),
+                _ => membership::rejoin_node(change, node).map(Some),
+            });
         match joined.await {
             Ok(None) => {}
             Ok(Some(node)) => {
@@ -452,7 +462,7 @@ impl Cluster {
                     false => "other nodes took this one for gone",
                 };
                 tracing::warn!(epoch = node.record.epoch, "{reason}; it announces itself again");
-                self.rows.renew(owner_of(&node));
+                self.rows.renew_epoch(owner_of(&node));
                 *self.node.lock().unwrap_or_else(PoisonError::into_inner) = node;
                 if is_lost {
                     self.is_untidy.store(true, Ordering::Release);
@@ -478,11 +488,12 @@ fn owner_of(node: &NodeDocument) -> RowOwner {
 }
 
 /// Adds a node, as soon as no other has its name.
-async fn get_name(store: &Arc<Store>, record: NodeRecord) -> Result<NodeDocument, Error> {
+async fn claim_node_name(store: &Arc<Store>, record: NodeRecord) -> Result<NodeDocument, Error> {
     let mut seen: Option<(Instant, NodeDocument)> = None;
     loop {
         let asked = record.clone();
-        let joined = store.write(move |change| membership::join(change, asked, process::own()));
+        let joined =
+            store.write(move |change| membership::add_node(change, asked, process::own_process()));
         let other = match joined.await? {
             Joined::Done(node) => return Ok(node),
             Joined::Taken(other) => other,
@@ -497,7 +508,7 @@ async fn get_name(store: &Arc<Store>, record: NodeRecord) -> Result<NodeDocument
         }
         if since.elapsed() >= LEASE || process::has_ended(&other.process, &other.id) {
             let (owner, beat) = (owner_of(&other), other.state.beat);
-            store.write(move |change| membership::fence(change, &owner, beat)).await?;
+            store.write(move |change| membership::fence_node(change, &owner, beat)).await?;
         } else {
             tokio::time::sleep(LOOK_INTERVAL).await;
         }

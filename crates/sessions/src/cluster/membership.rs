@@ -23,7 +23,7 @@ pub(super) enum Joined {
 }
 
 /// Adds a node, if no other has its name; one that is fenced or has stopped gives the name up.
-pub(super) fn join(
+pub(super) fn add_node(
     change: &Transaction<'_>,
     record: NodeRecord,
     process: String,
@@ -35,91 +35,91 @@ pub(super) fn join(
         record: NodeRecord { epoch: next_epoch(change)?, started_at: change.now(), ..record },
     };
     if let Some(holder) = change.claimant(NAMES, &node.record.name)? {
-        match change.find::<NodeDocument>(&holder)? {
+        match change.find_document::<NodeDocument>(&holder)? {
             Some(other) if other.state.is_serving() => return Ok(Joined::Taken(other)),
-            _ => change.release(NAMES, &holder)?,
+            _ => change.release_claims(NAMES, &holder)?,
         }
     }
-    change.claim(NAMES, &node.record.name, &node.id)?;
-    change.put(&node)?;
+    change.claim_key(NAMES, &node.record.name, &node.id)?;
+    change.put_document(&node)?;
     Ok(Joined::Done(node))
 }
 
 /// Counts the beat of a node up, with what it says of itself; false when its epoch is over.
-pub(super) fn beat(
+pub(super) fn record_beat(
     change: &Transaction<'_>,
     owner: &RowOwner,
     said: NodeState,
 ) -> Result<bool, StoreError> {
-    let Some(mut node) = serving(change, owner)? else { return Ok(false) };
+    let Some(mut node) = find_serving(change, owner)? else { return Ok(false) };
     let NodeState { beat, draining, .. } = node.state;
     node.state = NodeState { beat: beat + 1, draining, ..said };
-    change.put(&node)?;
+    change.put_document(&node)?;
     // A lease is far longer than others take to look, and notified of each beat, all of them would.
     change.defer_notice();
     Ok(true)
 }
 
 /// The node, if it has this epoch and nobody has said that it has ended.
-pub(super) fn serving(
+pub(super) fn find_serving(
     change: &Transaction<'_>,
     owner: &RowOwner,
 ) -> Result<Option<NodeDocument>, StoreError> {
-    let node = change.find::<NodeDocument>(&owner.node_id)?;
+    let node = change.find_document::<NodeDocument>(&owner.node_id)?;
     Ok(node.filter(|node| node.record.epoch == owner.epoch && node.state.is_serving()))
 }
 
 /// Whether a node has this epoch and nobody has said that it has ended.
 pub fn is_serving(change: &Transaction<'_>, owner: &RowOwner) -> Result<bool, StoreError> {
-    Ok(serving(change, owner)?.is_some())
+    Ok(find_serving(change, owner)?.is_some())
 }
 
 /// Gives a node a new epoch, which was fenced and lives; `node` is what it knows of itself.
-pub(super) fn rejoin(
+pub(super) fn rejoin_node(
     change: &Transaction<'_>,
     node: NodeDocument,
 ) -> Result<NodeDocument, StoreError> {
-    let stored = change.find::<NodeDocument>(&node.id)?;
+    let stored = change.find_document::<NodeDocument>(&node.id)?;
     let beat = stored.map_or(0, |stored| stored.state.beat) + 1;
     let state = NodeState { beat, draining: node.state.draining, ..NodeState::default() };
     // A database that was restored may have lost the newest one.
     let epoch = next_epoch_after(change, node.record.epoch)?;
     let record = NodeRecord { epoch, ..node.record };
     // Where a process that began later has the name, the rows of this one are found by its identifier.
-    change.claim(NAMES, &record.name, &node.id)?;
+    change.claim_key(NAMES, &record.name, &node.id)?;
     let node = NodeDocument { state, record, ..node };
-    change.put(&node)?;
+    change.put_document(&node)?;
     Ok(node)
 }
 
 /// Takes its epoch from a node, if it has not beaten since; false when it has.
-pub(super) fn fence(
+pub(super) fn fence_node(
     change: &Transaction<'_>,
     owner: &RowOwner,
     beat: u64,
 ) -> Result<bool, StoreError> {
-    let node = serving(change, owner)?.filter(|node| node.state.beat == beat);
+    let node = find_serving(change, owner)?.filter(|node| node.state.beat == beat);
     let Some(mut node) = node else { return Ok(false) };
     node.state.fenced = true;
     node.record.epoch = next_epoch(change)?;
-    change.put(&node)?;
+    change.put_document(&node)?;
     Ok(true)
 }
 
 /// Notes that a node is about to stop; it serves what only it can serve.
-pub(super) fn drain(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
-    if let Some(mut node) = serving(change, owner)? {
+pub(super) fn mark_draining(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+    if let Some(mut node) = find_serving(change, owner)? {
         node.state.draining = true;
-        change.put(&node)?;
+        change.put_document(&node)?;
     }
     Ok(())
 }
 
 /// Notes that a node stops in order: its rows are void from now on.
-pub(super) fn stop(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
-    if let Some(mut node) = serving(change, owner)? {
+pub(super) fn mark_stopped(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+    if let Some(mut node) = find_serving(change, owner)? {
         node.state.stopped = true;
-        change.put(&node)?;
+        change.put_document(&node)?;
     }
     Ok(())
 }
@@ -129,8 +129,8 @@ pub(super) fn put_session(
     change: &Transaction<'_>,
     session: &SessionDocument,
 ) -> Result<(), StoreError> {
-    change.put(session)?;
-    change.link(&session.id, ROWS, [session.owner.node_id.as_str()])
+    change.put_document(session)?;
+    change.replace_references(&session.id, ROWS, [session.owner.node_id.as_str()])
 }
 
 /// Stores the row of a tunnel, if its bind has its endpoint, or gets it: visitors are led by it.
@@ -143,21 +143,21 @@ pub(super) fn put_tunnel(
         && !holds::is_held_by(change, bind_id, key, &owner.node_id)?
     {
         let claim = ClaimRef { key, pool: pool.as_deref() };
-        match holds::hold(change, bind_id, claim, owner)? {
+        match holds::hold_endpoint(change, bind_id, claim, owner)? {
             HoldResult::Done => {}
             refused => return Ok(refused),
         }
     }
-    change.put(tunnel)?;
-    change.link(id, ROWS, [owner.node_id.as_str()])?;
+    change.put_document(tunnel)?;
+    change.replace_references(id, ROWS, [owner.node_id.as_str()])?;
     Ok(HoldResult::Done)
 }
 
 /// Removes the row of a session or a tunnel, if it is there.
 pub(super) fn remove_row(change: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
     match has_prefix(id, prefix::TUNNEL) {
-        true => change.remove::<TunnelDocument>(id)?,
-        false => change.remove::<SessionDocument>(id)?,
+        true => change.remove_document::<TunnelDocument>(id)?,
+        false => change.remove_document::<SessionDocument>(id)?,
     };
     Ok(())
 }
@@ -177,9 +177,9 @@ fn next_epoch(change: &Transaction<'_>) -> Result<u64, StoreError> {
 
 /// The same for who knows of one that there was.
 fn next_epoch_after(change: &Transaction<'_>, known: u64) -> Result<u64, StoreError> {
-    let last = change.setting(EPOCH)?.and_then(|text| text.parse::<u64>().ok());
+    let last = change.find_setting(EPOCH)?.and_then(|text| text.parse::<u64>().ok());
     let next = last.unwrap_or_default().max(known) + 1;
-    change.set(EPOCH, &next.to_string())?;
+    change.store_setting(EPOCH, &next.to_string())?;
     Ok(next)
 }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     async fn joined(store: &Store, name: &'static str) -> Joined {
-        write(store, move |change| join(change, record(name), String::new())).await
+        write(store, move |change| add_node(change, record(name), String::new())).await
     }
 
     async fn node(store: &Store, name: &'static str) -> NodeDocument {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn found(store: &Store, node: &NodeDocument) -> Option<NodeDocument> {
-        let find = |view: &View<'_>| view.find::<NodeDocument>(&node.id);
+        let find = |view: &View<'_>| view.find_document::<NodeDocument>(&node.id);
         store.read_blocking(find).unwrap()
     }
 
@@ -230,14 +230,14 @@ mod tests {
         assert_eq!(joined(&store, "a").await, Joined::Taken(first.clone()));
 
         let stopping = owner(&first);
-        write(&store, move |change| stop(change, &stopping)).await;
+        write(&store, move |change| mark_stopped(change, &stopping)).await;
 
         let second = node(&store, "a").await;
         assert_ne!(second.id, first.id);
         let (name, old) = (second.id.clone(), first.id.clone());
         let claimed = move |view: &View<'_>| view.claimant(NAMES, "a");
         assert_eq!(store.read_blocking(claimed).unwrap(), Some(name));
-        assert!(write(&store, move |change| change.remove::<NodeDocument>(&old)).await);
+        assert!(write(&store, move |change| change.remove_document::<NodeDocument>(&old)).await);
         assert!(
             matches!(joined(&store, "a").await, Joined::Taken(_)),
             "the name is not the old one's"
@@ -250,17 +250,21 @@ mod tests {
         let node = node(&store, "a").await;
         let own = owner(&node);
         let beating = own.clone();
-        assert!(write(&store, move |change| beat(change, &beating, NodeState::default())).await);
+        assert!(
+            write(&store, move |change| record_beat(change, &beating, NodeState::default())).await
+        );
 
         let (late, right) = (own.clone(), own.clone());
-        assert!(!write(&store, move |change| fence(change, &late, 0)).await);
-        assert!(write(&store, move |change| fence(change, &right, 1)).await);
+        assert!(!write(&store, move |change| fence_node(change, &late, 0)).await);
+        assert!(write(&store, move |change| fence_node(change, &right, 1)).await);
 
         let fenced = found(&store, &node).unwrap();
         assert!(fenced.state.fenced && fenced.record.epoch > node.record.epoch);
         let (again, over) = (own.clone(), own);
-        assert!(!write(&store, move |change| fence(change, &again, 1)).await, "once");
-        assert!(!write(&store, move |change| beat(change, &over, NodeState::default())).await);
+        assert!(!write(&store, move |change| fence_node(change, &again, 1)).await, "once");
+        assert!(
+            !write(&store, move |change| record_beat(change, &over, NodeState::default())).await
+        );
     }
 
     #[tokio::test]
@@ -268,11 +272,11 @@ mod tests {
         let store = Store::open(None).unwrap();
         let first = node(&store, "a").await;
         let own = owner(&first);
-        write(&store, move |change| fence(change, &own, 0)).await;
+        write(&store, move |change| fence_node(change, &own, 0)).await;
         let fenced = found(&store, &first).unwrap();
 
         let itself = first.clone();
-        let again = write(&store, move |change| rejoin(change, itself)).await;
+        let again = write(&store, move |change| rejoin_node(change, itself)).await;
 
         assert!(again.state.is_serving() && again.record.epoch > fenced.record.epoch);
         assert_eq!(found(&store, &first).unwrap(), again);
@@ -284,10 +288,10 @@ mod tests {
         let store = Store::open(None).unwrap();
         let first = node(&store, "a").await;
         let gone = first.id.clone();
-        write(&store, move |change| change.remove::<NodeDocument>(&gone)).await;
+        write(&store, move |change| change.remove_document::<NodeDocument>(&gone)).await;
         let other = node(&store, "a").await;
 
-        let again = write(&store, move |change| rejoin(change, first)).await;
+        let again = write(&store, move |change| rejoin_node(change, first)).await;
 
         assert!(again.record.epoch > other.record.epoch);
         assert!(matches!(joined(&store, "a").await, Joined::Taken(taken) if taken == other));

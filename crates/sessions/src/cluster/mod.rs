@@ -35,9 +35,9 @@ use ginnel_api::id::prefix;
 use ginnel_store::LeftOut;
 
 pub use directory::KnownNode;
-pub use holds::{HoldResult, all_held, claimant_at, hold, holders};
+pub use holds::{HoldResult, all_held, claimant_at, hold_endpoint, holding_nodes};
 pub use lease::Leases;
-pub use listing::{OwnedRow, find, page};
+pub use listing::{OwnedRow, find_row, row_page};
 pub use member::Cluster;
 pub use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers, UnreachableNode};
 pub use rows::{

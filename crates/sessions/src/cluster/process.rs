@@ -15,26 +15,26 @@ pub(super) struct LocalNode(String);
 
 impl LocalNode {
     pub(super) fn new(node_id: &str) -> Self {
-        nodes().insert(node_id.to_owned());
+        lock_nodes().insert(node_id.to_owned());
         Self(node_id.to_owned())
     }
 }
 
 impl Drop for LocalNode {
     fn drop(&mut self) {
-        nodes().remove(&self.0);
+        lock_nodes().remove(&self.0);
     }
 }
 
-fn nodes() -> MutexGuard<'static, BTreeSet<String>> {
+fn lock_nodes() -> MutexGuard<'static, BTreeSet<String>> {
     NODES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What names this process among all of the machine since it was switched on: empty where that cannot be
 /// known.
-pub(super) fn own() -> String {
+pub(super) fn own_process() -> String {
     let id = std::process::id();
-    place()
+    boot_namespace()
         .zip(start_of(id))
         .map_or_else(String::new, |(place, start)| format!("{place} {id} {start}"))
 }
@@ -44,18 +44,18 @@ pub(super) fn has_ended(process: &str, node_id: &str) -> bool {
     if process.is_empty() {
         return false;
     }
-    if process == own() {
-        return !nodes().contains(node_id);
+    if process == own_process() {
+        return !lock_nodes().contains(node_id);
     }
     let mut words = process.rsplitn(3, ' ');
     let (start, id, from) = (words.next(), words.next(), words.next());
     let id = id.and_then(|id| id.parse().ok());
-    let is_here = from.is_some() && from.map(str::to_owned) == place();
+    let is_here = from.is_some() && from.map(str::to_owned) == boot_namespace();
     is_here && id.is_some_and(|id| start_of(id).as_deref() != start)
 }
 
 /// What names the machine since it was switched on, and whose processes can be seen.
-fn place() -> Option<String> {
+fn boot_namespace() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{} {}", boot.trim(), namespace.display()))
@@ -82,7 +82,7 @@ mod tests {
     fn the_end_of_a_process_of_this_machine_is_seen() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let started = start_of(child.id()).unwrap();
-        let process = format!("{} {} {started}", place().unwrap(), child.id());
+        let process = format!("{} {} {started}", boot_namespace().unwrap(), child.id());
         assert!(!has_ended(&process, "node_1"));
 
         child.kill().unwrap();
@@ -96,10 +96,10 @@ mod tests {
     #[test]
     fn a_node_of_this_process_ends_when_it_is_dropped() {
         let node = LocalNode::new("node_own");
-        assert!(!has_ended(&own(), "node_own"));
+        assert!(!has_ended(&own_process(), "node_own"));
 
         drop(node);
 
-        assert!(has_ended(&own(), "node_own"));
+        assert!(has_ended(&own_process(), "node_own"));
     }
 }

@@ -18,17 +18,17 @@ pub(super) enum AnnounceError {
 }
 
 /// Stores rows; gives the binds whose endpoints are another's.
-pub(super) fn store(
+pub(super) fn store_rows(
     change: &Transaction<'_>,
     rows: &[RowChange],
     owner: &RowOwner,
 ) -> Result<Vec<String>, AnnounceError> {
-    if membership::serving(change, owner)?.is_none() {
+    if membership::find_serving(change, owner)?.is_none() {
         return Err(AnnounceError::Superseded);
     }
     let (mut lost, mut is_superseded) = (Vec::new(), false);
     change.for_each(rows, |row| {
-        match apply(change, row, owner)? {
+        match apply_change(change, row, owner)? {
             HoldResult::Done => {}
             HoldResult::Superseded => is_superseded = true,
             HoldResult::Taken => lost.extend(bind_of(row).map(str::to_owned)),
@@ -50,7 +50,7 @@ fn bind_of(row: &RowChange) -> Option<&str> {
 }
 
 /// Makes a change of a row.
-fn apply(
+fn apply_change(
     change: &Transaction<'_>,
     row: &RowChange,
     owner: &RowOwner,
@@ -59,13 +59,15 @@ fn apply(
         RowChange::Session(session) => membership::put_session(change, session)?,
         RowChange::Tunnel(tunnel) => return membership::put_tunnel(change, tunnel),
         RowChange::Remove(id) => membership::remove_row(change, id)?,
-        RowChange::Hold { bind_id, claim } => return holds::hold(change, bind_id, claim, owner),
+        RowChange::Hold { bind_id, claim } => {
+            return holds::hold_endpoint(change, bind_id, claim, owner);
+        }
         RowChange::LetGo { bind_id, waits: true } => {
-            cleaning::release(change, bind_id, &owner.node_id)?;
+            cleaning::release_bind(change, bind_id, &owner.node_id)?;
         }
         RowChange::LetGo { bind_id, waits: false } => {
-            if holds::let_go(change, bind_id, &owner.node_id)? {
-                change.remove::<Reservation>(bind_id)?;
+            if holds::release_hold(change, bind_id, &owner.node_id)? {
+                change.remove_document::<Reservation>(bind_id)?;
             }
         }
     }
@@ -110,12 +112,13 @@ mod tests {
         let (held, rows) = (held.map(str::to_owned), rows.to_vec());
         let lost = store.write(move |change| {
             for id in ["node_1", "node_2"] {
-                change.put(&NodeDocument { id: id.to_owned(), ..NodeDocument::default() })?;
+                change
+                    .put_document(&NodeDocument { id: id.to_owned(), ..NodeDocument::default() })?;
             }
             if let Some(bind_id) = &held {
-                holds::hold(change, bind_id, &key(), &owner("node_2"))?;
+                holds::hold_endpoint(change, bind_id, &key(), &owner("node_2"))?;
             }
-            super::store(change, &rows, &owner("node_1"))
+            super::store_rows(change, &rows, &owner("node_1"))
         });
         let lost = lost.await.unwrap();
         (store, lost)
@@ -123,7 +126,7 @@ mod tests {
 
     fn is_stored(store: &Store, bind_id: &str) -> bool {
         let id = format!("tn_{bind_id}");
-        store.read_blocking(|view| view.find::<TunnelDocument>(&id)).unwrap().is_some()
+        store.read_blocking(|view| view.find_document::<TunnelDocument>(&id)).unwrap().is_some()
     }
 
     #[tokio::test]
@@ -154,12 +157,16 @@ mod tests {
             let let_go = RowChange::LetGo { bind_id: "one".to_owned(), waits };
             let (store, _) = stored(None, &[hold("one")]).await;
             let let_go = store.write(move |change| {
-                change.put(&Reservation { id: "one".to_owned(), ..Reservation::default() })?;
-                super::store(change, &[let_go], &owner("node_1"))
+                change.put_document(&Reservation {
+                    id: "one".to_owned(),
+                    ..Reservation::default()
+                })?;
+                super::store_rows(change, &[let_go], &owner("node_1"))
             });
             let_go.await.unwrap();
 
-            let kept = store.read_blocking(|view| view.find::<Reservation>("one")).unwrap();
+            let kept =
+                store.read_blocking(|view| view.find_document::<Reservation>("one")).unwrap();
             assert_eq!(kept.map(|kept| kept.idle.is_some()), waits.then_some(true));
             let at = store.read_blocking(|view| holds::claimant_at(view, &key())).unwrap();
             assert_eq!(at, None, "others may have it");

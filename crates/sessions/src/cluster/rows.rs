@@ -238,7 +238,7 @@ pub enum RemotePlace {
 
 impl RemoteTunnel {
     /// What other nodes keep of a row.
-    pub fn of(row: TunnelDocument) -> Self {
+    pub fn from_row(row: TunnelDocument) -> Self {
         let place = match row.endpoint {
             Some(EndpointRow { url, key, tls, proxy_proto, pool, .. }) => {
                 let pool = pool.map(Into::into);
@@ -318,7 +318,7 @@ mod tests {
         let endpoint = row.endpoint.clone().unwrap();
         assert_eq!(endpoint.key, EndpointKey::http("a.test", 443));
         assert_eq!(endpoint.tls, TlsHandling::Unknown);
-        let tunnel = RemoteTunnel::of(TunnelDocument { endpoint: Some(endpoint), ..row });
+        let tunnel = RemoteTunnel::from_row(TunnelDocument { endpoint: Some(endpoint), ..row });
         assert_eq!(tunnel.host(), Some("a.test"));
     }
 

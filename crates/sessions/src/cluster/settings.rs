@@ -14,13 +14,13 @@ settings! {
         node_name: Option<String> = None,
             "node_name", "NAME",
             "The name of this node, if several share a database on PostgreSQL",
-            unset("the name of the machine");
+            when_unset("the name of the machine");
         peer_addr: Option<HostPort> = None,
             "peer_addr", "HOST:PORT",
             "The address at which other nodes reach this one";
         peer_listen_addr: Option<HostPort> = None,
             "peer_listen_addr", "HOST:PORT",
             "The address to listen on for other nodes, if they reach this one at another",
-            unset("that of peer_addr");
+            when_unset("that of peer_addr");
     }
 }

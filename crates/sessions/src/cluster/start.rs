@@ -18,7 +18,7 @@ impl Cluster {
         settings: &ClusterSettings,
     ) -> Result<(Option<Arc<Self>>, Option<BoundPeerListener>), Error> {
         let (listener, peer_address) = match &settings.peer_addr {
-            Some(address) if store.news().is_some() => listen(address, settings).await?,
+            Some(address) if store.change_news().is_some() => listen(address, settings).await?,
             _ => (None, None),
         };
         let node = NodeOptions { name: settings.node_name.clone(), peer_address };
@@ -54,7 +54,8 @@ impl Peers {
             gateway.find_tunnels_in(services.registry);
             return Ok(None);
         };
-        let peers = listener.open(cluster.directory.clone(), gateway.authority(), services)?;
+        let peers =
+            listener.start_accepting(cluster.directory.clone(), gateway.authority(), services)?;
         let routing = peers.routing();
         gateway.find_tunnels_in(routing.clone());
         gateway.find_hosts_in(routing);

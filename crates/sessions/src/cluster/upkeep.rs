@@ -23,12 +23,12 @@ pub(super) type ClearAt = Option<Instant>;
 
 impl Cluster {
     /// Judges whether the silence of others says anything.
-    pub(super) async fn watch(self: Arc<Self>, clear: watch::Sender<ClearAt>) {
+    pub(super) async fn watch_news(self: Arc<Self>, clear: watch::Sender<ClearAt>) {
         let mut watch = ClusterWatch::new(Instant::now());
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             let now = Instant::now();
-            let news = watch.look(now, self.news_age());
+            let news = watch.judge_news(now, self.news_age());
             clear.send_replace((news == NewsState::Clear).then_some(now));
             if let NewsState::Regained { after } = news {
                 self.directory.renew_leases(now);
@@ -40,17 +40,17 @@ impl Cluster {
     }
 
     /// Does for other nodes what is to be done, while it can be seen what they do.
-    pub(super) async fn look_after_others(self: Arc<Self>, mut clear: watch::Receiver<ClearAt>) {
+    pub(super) async fn maintain_cluster(self: Arc<Self>, mut clear: watch::Receiver<ClearAt>) {
         while clear.changed().await.is_ok() {
             let Some(at) = *clear.borrow_and_update() else { continue };
-            self.tidy().await;
+            self.remove_unknown_rows().await;
             self.fence_lapsed(at).await;
             self.remove_ended(at).await;
         }
     }
 
     /// Removes what the database has of this node again, and this node knows to be over.
-    async fn tidy(&self) {
+    async fn remove_unknown_rows(&self) {
         if !self.is_untidy.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -62,10 +62,11 @@ impl Cluster {
     }
 
     async fn fence_lapsed(&self, at: Instant) {
-        for node in self.directory.lapsed(at) {
+        for node in self.directory.lapsed_nodes(at) {
             let (owner, beat) = (node.owner(), node.state.beat);
             let name = &node.record.name;
-            let fenced = self.store.write(move |change| membership::fence(change, &owner, beat));
+            let fenced =
+                self.store.write(move |change| membership::fence_node(change, &owner, beat));
             match fenced.await {
                 Ok(true) => {
                     tracing::warn!(node = name, "a node has lapsed; its agents may come here")
@@ -79,7 +80,7 @@ impl Cluster {
     }
 
     async fn remove_ended(&self, at: Instant) {
-        for node in self.directory.ended(at, cleaning::RESERVATION) {
+        for node in self.directory.ended_nodes(at, cleaning::RESERVATION) {
             let cleaned = cleaning::remove_node(&self.store, &node).await;
             or_debug!(cleaned, "what a node has left stays for now");
         }
@@ -110,7 +111,7 @@ impl ClusterWatch {
 
     /// Judges by the age of news, and by how long ago this was asked: a process that was stopped has seen
     /// nothing meanwhile.
-    fn look(&mut self, now: Instant, age: Duration) -> NewsState {
+    fn judge_news(&mut self, now: Instant, age: Duration) -> NewsState {
         let before = std::mem::replace(&mut self.looked, now);
         if now.duration_since(before) > MAX_NEWS_AGE {
             self.blind.get_or_insert(before);
@@ -137,16 +138,16 @@ mod tests {
         let (fresh, old) = (Duration::from_millis(100), Duration::from_secs(5));
         let mut watch = ClusterWatch::new(began);
 
-        assert_eq!(watch.look(at(1), fresh), NewsState::Clear);
-        assert_eq!(watch.look(at(2), old), NewsState::Blind);
-        let regained = watch.look(at(3), fresh);
+        assert_eq!(watch.judge_news(at(1), fresh), NewsState::Clear);
+        assert_eq!(watch.judge_news(at(2), old), NewsState::Blind);
+        let regained = watch.judge_news(at(3), fresh);
         let NewsState::Regained { after } = regained else { unreachable!("{regained:?}") };
         assert!(after >= Duration::from_secs(1));
-        assert_eq!(watch.look(at(4), fresh), NewsState::Clear);
+        assert_eq!(watch.judge_news(at(4), fresh), NewsState::Clear);
 
         // As after SIGSTOP: the thread that follows changes may be the first to run again.
         let after = Duration::from_secs(20);
-        assert_eq!(watch.look(at(24), fresh), NewsState::Regained { after });
-        assert_eq!(watch.look(at(25), fresh), NewsState::Clear);
+        assert_eq!(watch.judge_news(at(24), fresh), NewsState::Regained { after });
+        assert_eq!(watch.judge_news(at(25), fresh), NewsState::Clear);
     }
 }

@@ -47,7 +47,7 @@ impl<'a> ServerAddress<'a> {
     }
 
     /// The names and values of the query, decoded.
-    pub(super) fn parameters(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
+    pub(super) fn query_parameters(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
         url::form_urlencoded::parse(self.query.as_bytes())
     }
 }

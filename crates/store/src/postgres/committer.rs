@@ -119,7 +119,7 @@ impl PostgresCommitter {
         let mut pause = MIN_PAUSE;
         loop {
             let token = self.tokens.next()?;
-            let error = match self.attempt(batch, &token, deadline - RESOLUTION_TIME) {
+            let error = match self.attempt_commit(batch, &token, deadline - RESOLUTION_TIME) {
                 Ok(changed) => return Ok(changed),
                 Err(BatchAttemptError::Final(error)) => {
                     // A transaction may still be open there.
@@ -127,17 +127,17 @@ impl PostgresCommitter {
                     return Err(error);
                 }
                 Err(BatchAttemptError::Failed(error)) => {
-                    self.tokens.forget(&token);
+                    self.tokens.forget_batch(&token);
                     error
                 }
                 Err(BatchAttemptError::Unknown { version, error }) => {
                     tracing::info!("it is not known whether a change was stored: {error}");
                     let resolved = self.is_stored(version, &token, deadline);
-                    let stored = resolved.inspect_err(|_| self.abandon(&token, shared))?;
-                    self.tokens.forget(&token);
+                    let stored = resolved.inspect_err(|_| self.abandon_batch(&token, shared))?;
+                    self.tokens.forget_batch(&token);
                     match stored {
                         Some(changed) => {
-                            self.follower.note_stored(version, &token);
+                            self.follower.record_stored(version, &token);
                             return Ok(changed);
                         }
                         None => error,
@@ -179,7 +179,7 @@ impl PostgresCommitter {
                     batch.jobs.iter_mut().for_each(|job| job.job.fail(error.clone().into()));
                     // Where the server is away, the others do not wait for it in turn.
                     if error.fault.is_some() {
-                        shared.note_doubt();
+                        shared.record_doubt();
                         lost = Some(error);
                     }
                 }
@@ -192,14 +192,14 @@ impl PostgresCommitter {
     }
 
     /// Leaves it to the follower to find out what became of a batch.
-    fn abandon(&self, token: &[u8], shared: &WriterShared) {
-        if let Some(changed) = self.tokens.abandon(token) {
-            shared.note_commit(changed);
+    fn abandon_batch(&self, token: &[u8], shared: &WriterShared) {
+        if let Some(changed) = self.tokens.abandon_batch(token) {
+            shared.record_commit(changed);
         }
     }
 
     /// The connection, over which no response is waited for beyond this moment.
-    fn session(&mut self, deadline: Instant) -> Result<&ServerSession, ServerError> {
+    fn ensure_session(&mut self, deadline: Instant) -> Result<&ServerSession, ServerError> {
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
             _ => {
@@ -210,16 +210,16 @@ impl PostgresCommitter {
         Ok(self.session.insert(session.with_deadline(deadline)))
     }
 
-    fn attempt(
+    fn attempt_commit(
         &mut self,
         batch: &mut Batch<'_>,
         token: &[u8],
         deadline: Instant,
     ) -> Result<Vec<String>, BatchAttemptError> {
-        let predicted = predict(&self.ids, &mut batch.jobs);
-        self.session(deadline)?;
+        let predicted = predict_lookups(&self.ids, &mut batch.jobs);
+        self.ensure_session(deadline)?;
         let Some(session) = &self.session else { return Err(StoreError::Closed.into()) };
-        let (version, last_id, fetched) = lock(session, &predicted)?;
+        let (version, last_id, fetched) = lock_and_fetch(session, &predicted)?;
         // While others had the lock, more jobs have come.
         batch.take_more();
         self.ids.continue_after(&last_id);
@@ -227,17 +227,17 @@ impl PostgresCommitter {
         fetched.into_iter().for_each(|(lookup, rows)| overlay.set_fetched(lookup, rows));
         let (ids, changed) = (&self.ids, Vec::new());
         let mut run = BatchRun { session, ids, overlay, changed, is_urgent: false };
-        run.run(&mut batch.jobs)?;
+        run.run_jobs(&mut batch.jobs)?;
         let BatchRun { mut overlay, changed, is_urgent, .. } = run;
         self.is_urgent = is_urgent;
-        let layer = overlay.take();
-        let changes = statements::store(&layer)?;
-        let end = EndOfBatch { version, token, changed: &changed, last_id: self.ids.latest() };
+        let layer = overlay.take_done();
+        let changes = statements::store_statements(&layer)?;
+        let end = EndOfBatch { version, token, changed: &changed, last_id: self.ids.latest_id() };
         // Noted before: when the response is lost, the follower may see the version first.
-        self.tokens.begin(token);
-        end.commit(session, &changes)?;
-        self.tokens.forget(token);
-        self.follower.note_stored(version, token);
+        self.tokens.begin_batch(token);
+        end.commit_changes(session, &changes)?;
+        self.tokens.forget_batch(token);
+        self.follower.record_stored(version, token);
         Ok(changed)
     }
 
@@ -250,7 +250,7 @@ impl PostgresCommitter {
     ) -> Result<Option<Vec<String>>, StoreError> {
         loop {
             self.session = None;
-            let looked = self.session(deadline).and_then(|session| {
+            let looked = self.ensure_session(deadline).and_then(|session| {
                 // Waits for the lock, so the transaction in question has ended when this has.
                 session.execute("UPDATE cluster SET version = version + 1")?;
                 let sql = "SELECT ids FROM changes WHERE version = ?1 AND token = ?2";
@@ -275,7 +275,7 @@ impl PostgresCommitter {
 }
 
 impl Committer for PostgresCommitter {
-    fn commit(
+    fn commit_batch(
         &mut self,
         batch: &mut Batch<'_>,
         shared: &WriterShared,
@@ -285,7 +285,7 @@ impl Committer for PostgresCommitter {
 
     fn tidy_up(&mut self, _: &WriterShared) {
         if self.is_urgent {
-            self.follower.note_commit();
+            self.follower.record_commit();
         }
     }
 
@@ -295,7 +295,7 @@ impl Committer for PostgresCommitter {
 }
 
 /// What the jobs read first, as far as that can be known without reading.
-fn predict(ids: &Ids, jobs: &mut [QueuedJob]) -> HashSet<Lookup> {
+fn predict_lookups(ids: &Ids, jobs: &mut [QueuedJob]) -> HashSet<Lookup> {
     let mut unfetched = HashSet::new();
     let overlay = std::cell::RefCell::new(Overlay::default());
     for job in jobs {
@@ -311,20 +311,20 @@ fn predict(ids: &Ids, jobs: &mut [QueuedJob]) -> HashSet<Lookup> {
 type FetchedRows = Vec<(Lookup, Vec<StoredRow>)>;
 
 /// Takes the lock, and fetches behind it; gives the new version and the last identifier.
-fn lock(
+fn lock_and_fetch(
     session: &ServerSession,
     lookups: &HashSet<Lookup>,
 ) -> Result<(i64, String, FetchedRows), BatchAttemptError> {
-    let fetches = LookupFetch::all(lookups)?;
+    let fetches = LookupFetch::for_lookups(lookups)?;
     let mut calls = vec![ServerCall { sql: LOCK, params: Vec::new() }];
     calls.extend(fetches.iter().map(|fetch| fetch.call.call()));
-    let mut results = session.run(Some(BEGIN), &calls, None)?.into_iter();
+    let mut results = session.run_pipelined(Some(BEGIN), &calls, None)?.into_iter();
     results.next().transpose()?;
     let locked = results.next().transpose()?.unwrap_or_default();
     let row = locked.first().ok_or(StoreError::Inconsistent("the database has no version"))?;
     let (version, last_id) = (row.integer(0)?, row.text(1)?.to_owned());
     let responses = results.collect::<Result<Vec<_>, _>>()?;
-    let fetched = fetches.iter().zip(&responses).map(|(fetch, rows)| fetch.sort(rows));
+    let fetched = fetches.iter().zip(&responses).map(|(fetch, rows)| fetch.assign_rows(rows));
     let fetched = fetched.collect::<Result<Vec<_>, _>>()?.concat();
     Ok((version, last_id, fetched))
 }
@@ -336,22 +336,22 @@ struct LookupFetch {
 }
 
 impl LookupFetch {
-    fn all(lookups: &HashSet<Lookup>) -> Result<Vec<Self>, StoreError> {
+    fn for_lookups(lookups: &HashSet<Lookup>) -> Result<Vec<Self>, StoreError> {
         let mut shapes: HashMap<LookupShape, Vec<Lookup>> = HashMap::new();
         for lookup in lookups {
             shapes.entry(lookup.shape).or_default().push(lookup.clone());
         }
         let fetch = |(shape, lookups): (LookupShape, Vec<Lookup>)| {
-            Ok(Self { call: statements::fetch(&shape, &lookups)?, lookups })
+            Ok(Self { call: statements::fetch_statement(&shape, &lookups)?, lookups })
         };
         shapes.into_iter().map(fetch).collect()
     }
 
     /// Gives each lookup its rows.
-    fn sort(&self, rows: &Rows) -> Result<FetchedRows, StoreError> {
+    fn assign_rows(&self, rows: &Rows) -> Result<FetchedRows, StoreError> {
         let rows = rows.iter().map(stored_row).collect::<Result<Vec<_>, _>>()?;
         let of = |lookup: &Lookup| {
-            let matches = |row: &&StoredRow| lookup.shape.matches(row, &lookup.values);
+            let matches = |row: &&StoredRow| lookup.shape.matches_row(row, &lookup.values);
             let mut found: Vec<_> = rows.iter().filter(matches).cloned().collect();
             // Ranges may overlap, and each gives its rows.
             found.sort();
@@ -364,7 +364,7 @@ impl LookupFetch {
         Ok(self.sort_by_value(rows))
     }
 
-    /// As [`LookupFetch::sort`], where a row belongs to one lookup.
+    /// As [`LookupFetch::assign_rows`], where a row belongs to one lookup.
     fn sort_by_value(&self, rows: Vec<StoredRow>) -> FetchedRows {
         let mut groups: HashMap<Vec<Value>, Vec<StoredRow>> = HashMap::new();
         for row in rows {
@@ -395,7 +395,7 @@ struct BatchRun<'a> {
 impl BatchRun<'_> {
     /// Runs all jobs; those that read what is not here wait for the next round, and those that need
     /// queries for the end.
-    fn run(&mut self, jobs: &mut [QueuedJob]) -> Result<(), BatchAttemptError> {
+    fn run_jobs(&mut self, jobs: &mut [QueuedJob]) -> Result<(), BatchAttemptError> {
         let mut waiting: Vec<_> = jobs.iter_mut().collect();
         let mut querying = Vec::new();
         for _ in 0..MAX_ROUNDS {
@@ -411,7 +411,7 @@ impl BatchRun<'_> {
             if next.is_empty() {
                 return querying.into_iter().try_for_each(|job| self.run_querying(&mut *job.job));
             }
-            self.fetch(&unfetched)?;
+            self.fetch_rows(&unfetched)?;
             waiting = next;
         }
         // What reads on and on does so over the connection, one statement after the other.
@@ -435,12 +435,12 @@ impl BatchRun<'_> {
         end
     }
 
-    fn fetch(&mut self, lookups: &HashSet<Lookup>) -> Result<(), BatchAttemptError> {
-        let fetches = LookupFetch::all(lookups)?;
+    fn fetch_rows(&mut self, lookups: &HashSet<Lookup>) -> Result<(), BatchAttemptError> {
+        let fetches = LookupFetch::for_lookups(lookups)?;
         let calls: Vec<_> = fetches.iter().map(|fetch| fetch.call.call()).collect();
-        let responses = self.session.run(None, &calls, None)?;
+        let responses = self.session.run_pipelined(None, &calls, None)?;
         for (fetch, rows) in fetches.iter().zip(responses) {
-            for (lookup, rows) in fetch.sort(&rows?)? {
+            for (lookup, rows) in fetch.assign_rows(&rows?)? {
                 self.overlay.set_fetched(lookup, rows);
             }
         }
@@ -449,10 +449,10 @@ impl BatchRun<'_> {
 
     /// Runs a job over the connection, one statement after the other, and undoes it alone if it fails.
     fn run_querying(&mut self, job: &mut dyn Job) -> Result<(), BatchAttemptError> {
-        let layer = self.overlay.take();
-        let calls = statements::store(&layer)?;
+        let layer = self.overlay.take_done();
+        let calls = statements::store_statements(&layer)?;
         let calls: Vec<_> = calls.iter().map(ArrayCall::call).collect();
-        let results = self.session.run(None, &calls, Some("SAVEPOINT job"))?;
+        let results = self.session.run_pipelined(None, &calls, Some("SAVEPOINT job"))?;
         results.into_iter().try_for_each(|result| result.map(drop))?;
         self.overlay.begin_job();
         let overlay = std::cell::RefCell::new(std::mem::take(&mut self.overlay));
@@ -460,7 +460,7 @@ impl BatchRun<'_> {
         let transaction = Transaction::new(&tables, self.ids);
         let is_made = job.run(&transaction);
         let (is_urgent, changed) = (transaction.is_urgent(), transaction.into_changed());
-        let stored = tables.finish(is_made);
+        let stored = tables.finish_job(is_made);
         self.overlay = overlay.into_inner();
         stored?;
         match is_made {
@@ -483,7 +483,7 @@ struct EndOfBatch<'a> {
 }
 
 impl EndOfBatch<'_> {
-    fn commit(
+    fn commit_changes(
         &self,
         session: &ServerSession,
         changes: &[ArrayCall],
@@ -500,7 +500,7 @@ impl EndOfBatch<'_> {
             calls.push(ServerCall { sql, params: vec![&oldest] });
         }
         let unknown = |error| BatchAttemptError::Unknown { version: *version, error };
-        let results = session.run(None, &calls, Some("COMMIT")).map_err(unknown)?;
+        let results = session.run_pipelined(None, &calls, Some("COMMIT")).map_err(unknown)?;
         for result in results {
             match result {
                 Ok(_) => {}
@@ -520,7 +520,7 @@ fn ids_of(text: &str) -> Result<Vec<String>, StoreError> {
 impl Drop for PostgresCommitter {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            session.send("ROLLBACK");
+            session.send_without_waiting("ROLLBACK");
         }
     }
 }

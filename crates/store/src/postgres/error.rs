@@ -8,7 +8,7 @@ use crate::{StorageFault, StoreError};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServerError {
     /// The server says why, or the connection is gone.
-    #[error("{}", describe(.0))]
+    #[error("{}", describe_error(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// There was no response in time.
     #[error("the database server does not respond")]
@@ -18,7 +18,7 @@ pub(super) enum ServerError {
     Unreachable(#[from] std::io::Error),
 }
 
-fn describe(error: &tokio_postgres::Error) -> String {
+fn describe_error(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => error.message().to_owned(),
         None => match std::error::Error::source(error) {
@@ -29,7 +29,7 @@ fn describe(error: &tokio_postgres::Error) -> String {
 }
 
 impl ServerError {
-    fn code(&self) -> Option<&SqlState> {
+    fn sql_state(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) => error.code(),
             Self::Unanswered | Self::Unreachable(_) => None,
@@ -43,18 +43,18 @@ impl ServerError {
         let unknown = |code: &str| {
             code.starts_with("08") || code.starts_with("57P") || code == "40003" || code == "XX000"
         };
-        self.code().is_some_and(|code| !unknown(code.code()))
+        self.sql_state().is_some_and(|code| !unknown(code.code()))
     }
 
     /// True when the server refuses what was to be stored or looked for, or what it would come to.
     pub(super) fn is_of_values(&self) -> bool {
-        let code = self.code().map(SqlState::code).unwrap_or_default();
+        let code = self.sql_state().map(SqlState::code).unwrap_or_default();
         ["22", "23", "54"].iter().any(|class| code.starts_with(class))
     }
 
     /// True when the same may succeed when it is done again.
     pub(super) fn is_transient(&self) -> bool {
-        match self.code().map(SqlState::code) {
+        match self.sql_state().map(SqlState::code) {
             None => self.is_connection_lost(),
             Some(code) => ["08", "40", "53300", "55P03", "57P", "25P03", "25P04"]
                 .iter()
@@ -71,7 +71,7 @@ impl ServerError {
     }
 
     fn fault(&self) -> Option<StorageFault> {
-        match self.code().map(SqlState::code) {
+        match self.sql_state().map(SqlState::code) {
             None => self.is_connection_lost().then_some(StorageFault::Unreachable),
             Some(code) => fault_of(code),
         }

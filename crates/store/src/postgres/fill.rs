@@ -33,7 +33,7 @@ const RESOLVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes the tables that are missing and stores what `fill` does; all of it is kept or nothing. Nodes that
 /// use the database wait meanwhile.
-pub(crate) fn fill<T, E: From<StoreError>>(
+pub(crate) fn fill_database<T, E: From<StoreError>>(
     options: &PostgresOptions,
     fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
@@ -46,11 +46,11 @@ pub(crate) fn fill<T, E: From<StoreError>>(
         // Without it, the server takes it all back when the connection ends.
         or_debug!(session.execute("ROLLBACK"), "a transaction that failed is not ended");
     })?;
-    commit(&server, session)?;
+    commit_fill(&server, session)?;
     Ok(filled)
 }
 
-fn commit(server: &Server, session: ServerSession) -> Result<(), StoreError> {
+fn commit_fill(server: &Server, session: ServerSession) -> Result<(), StoreError> {
     let rows = session.query("SELECT pg_current_xact_id()::text", &[])?;
     let row = rows.first().ok_or(StoreError::Inconsistent("a transaction has no identifier"))?;
     let transaction = row.text(0)?.to_owned();
@@ -76,7 +76,10 @@ fn is_committed(server: &Server, transaction: &str) -> Result<bool, ServerError>
     let deadline = began + RESOLVE_TIMEOUT;
     loop {
         let is_late = began.elapsed() >= END_AFTER;
-        match server.connect(SETTINGS).and_then(|session| status(&session, transaction, is_late)) {
+        match server
+            .connect(SETTINGS)
+            .and_then(|session| transaction_status(&session, transaction, is_late))
+        {
             Ok(Some(is_committed)) => return Ok(is_committed),
             Ok(None) if Instant::now() >= deadline => return Err(ServerError::Unanswered),
             Err(error) if Instant::now() >= deadline || !error.is_transient() => return Err(error),
@@ -88,7 +91,7 @@ fn is_committed(server: &Server, transaction: &str) -> Result<bool, ServerError>
 }
 
 /// Whether a transaction was committed; none while it has not ended, which it is made to if it `is_late`.
-fn status(
+fn transaction_status(
     session: &ServerSession,
     transaction: &str,
     is_late: bool,
@@ -118,12 +121,12 @@ fn fill_open<T, E: From<StoreError>>(
     let overlay = RefCell::new(Overlay::default());
     let tables = JobTables::over_connection(&overlay, session);
     let filled = fill(&Transaction::new(&tables, &ids));
-    tables.finish(filled.is_ok()).map_err(|failure| match failure {
+    tables.finish_job(filled.is_ok()).map_err(|failure| match failure {
         JobFailure::Server(error) => StoreError::from(error),
         JobFailure::Store(error) => error,
     })?;
     let filled = filled?;
     let sql = "UPDATE cluster SET version = version + 1, last_id = ?1";
-    session.query(sql, &[&ids.latest()]).map_err(StoreError::from)?;
+    session.query(sql, &[&ids.latest_id()]).map_err(StoreError::from)?;
     Ok(filled)
 }

@@ -93,7 +93,7 @@ struct FollowerStep {
 impl Hints {
     /// What is done so long after the last notification and the last look; else how long there is nothing
     /// to do, unless another hint comes.
-    fn step(
+    fn next_step(
         self,
         notified: Duration,
         looked: Duration,
@@ -120,10 +120,11 @@ impl Follower {
         shared: Arc<WriterShared>,
         state: Arc<FollowerState>,
     ) -> Result<Self, StoreError> {
-        let connection = FollowerConnection { server, name: tokens.name(), state: state.clone() };
-        let session = connection.make()?;
-        let seen = SeenVersion::newest(&session)?;
-        state.note(seen.version, Instant::now());
+        let connection =
+            FollowerConnection { server, name: tokens.process_name(), state: state.clone() };
+        let session = connection.open_session()?;
+        let seen = SeenVersion::fetch_newest(&session)?;
+        state.record_look(seen.version, Instant::now());
         let follow = Following {
             connection,
             session: Some(session),
@@ -136,14 +137,14 @@ impl Follower {
         let following = state.clone();
         let thread = std::thread::Builder::new()
             .name("ginnel-follower".to_owned())
-            .spawn(move || follow.run(&following))
+            .spawn(move || follow.follow_changes(&following))
             .map_err(|source| StoreError::File { path: "follower thread".into(), source })?;
         Ok(Self { state, thread: Mutex::new(Some(thread)) })
     }
 
     /// Whether it was looked for changes a moment ago.
     pub(super) fn sees_changes(&self) -> bool {
-        self.news().age < TRUST
+        self.change_news().age < TRUST
     }
 
     /// Looks less often the more nodes there are.
@@ -152,8 +153,8 @@ impl Follower {
     }
 
     /// How well it is known what others have changed.
-    pub(super) fn news(&self) -> ChangeNews {
-        let (version, looked) = *self.state.looked();
+    pub(super) fn change_news(&self) -> ChangeNews {
+        let (version, looked) = *self.state.lock_last_look();
         ChangeNews { version, age: looked.elapsed() }
     }
 
@@ -186,23 +187,23 @@ impl FollowerState {
     }
 
     /// Notes a version of this process, which every later look must find.
-    pub(super) fn note_stored(&self, version: i64, token: &[u8]) {
-        self.stored().push(SeenVersion { version, token: token.to_owned() });
+    pub(super) fn record_stored(&self, version: i64, token: &[u8]) {
+        self.lock_stored().push(SeenVersion { version, token: token.to_owned() });
     }
 
-    fn stored(&self) -> MutexGuard<'_, Vec<SeenVersion>> {
+    fn lock_stored(&self) -> MutexGuard<'_, Vec<SeenVersion>> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the other nodes notified of a change.
-    pub(super) fn note_commit(&self) {
-        self.hints().committed = true;
+    pub(super) fn record_commit(&self) {
+        self.lock_hints().committed = true;
         self.woken.notify_all();
     }
 
     /// Has the thread look at once.
-    fn note_notification(&self) {
-        self.hints().notified = true;
+    fn record_notification(&self) {
+        self.lock_hints().notified = true;
         self.woken.notify_all();
     }
 
@@ -211,22 +212,22 @@ impl FollowerState {
         self.woken.notify_all();
     }
 
-    fn looked(&self) -> MutexGuard<'_, (i64, Instant)> {
+    fn lock_last_look(&self) -> MutexGuard<'_, (i64, Instant)> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that every change up to a version is known now.
-    fn note(&self, seen: i64, began: Instant) {
-        *self.looked() = (seen, began);
+    fn record_look(&self, seen: i64, began: Instant) {
+        *self.lock_last_look() = (seen, began);
     }
 
     /// Waits until there is something to do, so long after the last notification and the last look; none
     /// when there is no more to look for.
-    fn wait(&self, notified: Instant, looked: Instant) -> Option<FollowerStep> {
-        let mut hints = self.hints();
+    fn wait_for_step(&self, notified: Instant, looked: Instant) -> Option<FollowerStep> {
+        let mut hints = self.lock_hints();
         while !self.stopped.load(Ordering::Acquire) {
             let pause = pause_among(self.nodes.load(Ordering::Relaxed));
-            let (step, rest) = hints.step(notified.elapsed(), looked.elapsed(), pause);
+            let (step, rest) = hints.next_step(notified.elapsed(), looked.elapsed(), pause);
             hints.committed &= !step.notifies;
             hints.notified &= !step.looks;
             if step.notifies || step.looks {
@@ -238,7 +239,7 @@ impl FollowerState {
         None
     }
 
-    fn hints(&self) -> MutexGuard<'_, Hints> {
+    fn lock_hints(&self) -> MutexGuard<'_, Hints> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -258,11 +259,11 @@ struct FollowerConnection {
 }
 
 impl FollowerConnection {
-    fn make(&self) -> Result<ServerSession, StoreError> {
+    fn open_session(&self) -> Result<ServerSession, StoreError> {
         let (name, state) = (self.name.clone(), Arc::downgrade(&self.state));
         let session = self.server.connect_listening(SETTINGS, move |sender| {
             if let Some(state) = state.upgrade().filter(|_| sender != name) {
-                state.note_notification();
+                state.record_notification();
             }
         })?;
         let session = session.with_timeout(LOOK_TIMEOUT);
@@ -288,24 +289,24 @@ struct Following {
 impl Following {
     /// Looks when it is time or another node says so, and notifies the others of changes; the changes of a
     /// moment have one notification.
-    fn run(mut self, state: &FollowerState) {
+    fn follow_changes(mut self, state: &FollowerState) {
         let (mut notified, mut looked) = (Instant::now(), Instant::now());
-        while let Some(step) = state.wait(notified, looked) {
+        while let Some(step) = state.wait_for_step(notified, looked) {
             if step.notifies {
                 notified = Instant::now();
-                self.notify();
+                self.notify_nodes();
             }
             if step.looks {
                 looked = Instant::now();
-                if self.look_or_complain() {
-                    state.note(self.seen.version, looked);
+                if self.look_or_warn() {
+                    state.record_look(self.seen.version, looked);
                 }
             }
         }
     }
 
     /// Hints to the other nodes that there is something to see.
-    fn notify(&self) {
+    fn notify_nodes(&self) {
         if let Some(session) = self.session.as_ref().filter(|session| !session.is_closed()) {
             let sent =
                 session.query("SELECT pg_notify('ginnel_changes', ?1)", &[&self.connection.name]);
@@ -314,8 +315,8 @@ impl Following {
     }
 
     /// Looks; false when it cannot.
-    fn look_or_complain(&mut self) -> bool {
-        let looked = self.look();
+    fn look_or_warn(&mut self) -> bool {
+        let looked = self.look_for_changes();
         if let Err(error) = &looked
             && !self.is_blind
         {
@@ -326,21 +327,21 @@ impl Following {
     }
 
     /// Tells of what has been changed since the last look.
-    fn look(&mut self) -> Result<(), StoreError> {
+    fn look_for_changes(&mut self) -> Result<(), StoreError> {
         // Taken before the database is read: what is stored by now is there to be found.
-        let stored = std::mem::take(&mut *self.connection.state.stored());
+        let stored = std::mem::take(&mut *self.connection.state.lock_stored());
         self.unfound.extend(stored);
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
-            _ => self.connection.make()?,
+            _ => self.connection.open_session()?,
         };
         loop {
-            let rows = since(&session, self.seen.version)?;
+            let rows = versions_since(&session, self.seen.version)?;
             match rows.split_first() {
-                Some((seen, newer)) if self.seen.is(seen)? => {
-                    newer.iter().try_for_each(|row| self.note(row))?;
+                Some((seen, newer)) if self.seen.matches_row(seen)? => {
+                    newer.iter().try_for_each(|row| self.record_version(row))?;
                 }
-                _ => self.begin_again(&session)?,
+                _ => self.skip_to_newest(&session)?,
             }
             if i64::try_from(rows.len()).is_ok_and(|count| count < MAX_VERSIONS) {
                 break;
@@ -350,18 +351,18 @@ impl Following {
         let unfound = std::mem::take(&mut self.unfound);
         let found = unfound.iter().map(|own| own.is_stored(&session));
         if found.collect::<Result<Vec<_>, _>>()?.contains(&false) {
-            self.begin_again(&session)?;
+            self.skip_to_newest(&session)?;
         }
         self.session = Some(session);
         Ok(())
     }
 
     /// Tells of the changes of a version.
-    fn note(&mut self, row: &tokio_postgres::Row) -> Result<(), StoreError> {
-        let seen = SeenVersion::of(row)?;
+    fn record_version(&mut self, row: &tokio_postgres::Row) -> Result<(), StoreError> {
+        let seen = SeenVersion::from_row(row)?;
         let changed: Vec<String> = serde_json::from_str(row.text(2)?)?;
         if self.tokens.is_news(&seen.token, &changed) {
-            self.shared.note_commit(changed);
+            self.shared.record_commit(changed);
         }
         self.unfound.retain(|own| *own != seen);
         self.seen = seen;
@@ -369,16 +370,16 @@ impl Following {
     }
 
     /// Goes on from the newest version, when nobody knows what was changed until then.
-    fn begin_again(&mut self, session: &ServerSession) -> Result<(), StoreError> {
+    fn skip_to_newest(&mut self, session: &ServerSession) -> Result<(), StoreError> {
         // Before anything is read again, so that no later change is missed.
-        let newest = SeenVersion::newest(session)?;
+        let newest = SeenVersion::fetch_newest(session)?;
         tracing::warn!(
             seen = self.seen.version,
             newest = newest.version,
             "the changes since the last look are not in the database; everything is read again"
         );
         self.seen = newest;
-        self.shared.note_loss();
+        self.shared.record_loss();
         Ok(())
     }
 }
@@ -392,17 +393,17 @@ struct SeenVersion {
 
 impl SeenVersion {
     /// The newest; where no version is noted, the present one is, so that there is one to go on from.
-    fn newest(session: &ServerSession) -> Result<Self, StoreError> {
+    fn fetch_newest(session: &ServerSession) -> Result<Self, StoreError> {
         session.execute(
             "INSERT INTO changes (version, token, ids) SELECT version, '', '[]' FROM cluster
                 WHERE NOT EXISTS (SELECT 1 FROM changes) ON CONFLICT DO NOTHING",
         )?;
         let sql = "SELECT version, token FROM changes ORDER BY version DESC LIMIT 1";
         let rows = session.query(sql, &[])?;
-        Self::of(rows.first().ok_or(StoreError::Inconsistent("the database has no version"))?)
+        Self::from_row(rows.first().ok_or(StoreError::Inconsistent("the database has no version"))?)
     }
 
-    fn of(row: &tokio_postgres::Row) -> Result<Self, StoreError> {
+    fn from_row(row: &tokio_postgres::Row) -> Result<Self, StoreError> {
         Ok(Self { version: row.integer(0)?, token: row.bytes(1)?.to_owned() })
     }
 
@@ -410,16 +411,16 @@ impl SeenVersion {
     fn is_stored(&self, session: &ServerSession) -> Result<bool, StoreError> {
         let sql = "SELECT version, token FROM changes WHERE version = ?1";
         let rows = session.query(sql, &[&self.version])?;
-        rows.first().map_or(Ok(false), |row| self.is(row))
+        rows.first().map_or(Ok(false), |row| self.matches_row(row))
     }
 
-    fn is(&self, row: &tokio_postgres::Row) -> Result<bool, StoreError> {
+    fn matches_row(&self, row: &tokio_postgres::Row) -> Result<bool, StoreError> {
         Ok(self.version == row.integer(0)? && self.token == row.bytes(1)?)
     }
 }
 
 /// A version, if it is there, and those after it, oldest first.
-fn since(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
+fn versions_since(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
     let sql =
         "SELECT version, token, ids FROM changes WHERE version >= ?1 ORDER BY version LIMIT ?2";
     session.query(sql, &[&seen, &MAX_VERSIONS])
@@ -448,11 +449,11 @@ mod tests {
         let both = Hints { committed: true, notified: true };
         let step = |notifies, looks| FollowerStep { notifies, looks };
 
-        assert_eq!(commit.step(MAX_PAUSE, none, MAX_PAUSE).0, step(true, false));
-        assert_eq!(both.step(MAX_PAUSE, none, MAX_PAUSE).0, step(true, false));
-        assert_eq!(both.step(none, MAX_PAUSE, MAX_PAUSE).0, step(false, true));
-        assert_eq!(both.step(none, some, MAX_PAUSE), (step(false, false), MAX_PAUSE - some));
-        assert_eq!(commit.step(some, none, MAX_PAUSE).1, MAX_PAUSE - some);
-        assert_eq!(Hints::default().step(none, INTERVAL, MIN_PAUSE).0, step(false, true));
+        assert_eq!(commit.next_step(MAX_PAUSE, none, MAX_PAUSE).0, step(true, false));
+        assert_eq!(both.next_step(MAX_PAUSE, none, MAX_PAUSE).0, step(true, false));
+        assert_eq!(both.next_step(none, MAX_PAUSE, MAX_PAUSE).0, step(false, true));
+        assert_eq!(both.next_step(none, some, MAX_PAUSE), (step(false, false), MAX_PAUSE - some));
+        assert_eq!(commit.next_step(some, none, MAX_PAUSE).1, MAX_PAUSE - some);
+        assert_eq!(Hints::default().next_step(none, INTERVAL, MIN_PAUSE).0, step(false, true));
     }
 }

@@ -44,7 +44,11 @@ fn check_encoding(session: &ServerSession, address: &str) -> Result<(), StoreErr
 }
 
 /// Makes the tables that are missing; gives what makes identifiers larger than those stored.
-pub(super) fn prepare(session: &ServerSession, ids: Ids, address: &str) -> Result<Ids, StoreError> {
+pub(super) fn prepare_tables(
+    session: &ServerSession,
+    ids: Ids,
+    address: &str,
+) -> Result<Ids, StoreError> {
     check_encoding(session, address)?;
     // Nodes that make the same at once hinder each other, and find it then.
     let made = (1..MAX_ATTEMPTS).any(|_| session.execute(HOUSEKEEPING).is_ok());
@@ -52,7 +56,7 @@ pub(super) fn prepare(session: &ServerSession, ids: Ids, address: &str) -> Resul
         session.execute(HOUSEKEEPING)?;
     }
     session.execute("BEGIN ISOLATION LEVEL READ COMMITTED")?;
-    let prepared = migrate(session, address);
+    let prepared = migrate_schema(session, address);
     session.execute(if prepared.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     ids.continue_after(&prepared?);
     Ok(ids)
@@ -67,12 +71,12 @@ pub(super) fn prepare_within(
 ) -> Result<Ids, StoreError> {
     check_encoding(session, address)?;
     session.execute(HOUSEKEEPING)?;
-    ids.continue_after(&migrate(session, address)?);
+    ids.continue_after(&migrate_schema(session, address)?);
     Ok(ids)
 }
 
 /// Gives the last identifier.
-fn migrate(session: &ServerSession, address: &str) -> Result<String, StoreError> {
+fn migrate_schema(session: &ServerSession, address: &str) -> Result<String, StoreError> {
     let rows = session.query("SELECT schema, last_id FROM cluster FOR UPDATE", &[])?;
     let row = rows.first().ok_or(StoreError::Inconsistent("the database has no version"))?;
     let (found, last_id) = (row.integer(0)?, row.text(1)?.to_owned());
@@ -82,7 +86,7 @@ fn migrate(session: &ServerSession, address: &str) -> Result<String, StoreError>
     }
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > found) {
         for change in migration.changes {
-            session.execute(&sql(change))?;
+            session.execute(&change_sql(change))?;
         }
     }
     set_schema(session)?;
@@ -94,7 +98,7 @@ fn set_schema(session: &ServerSession) -> Result<(), ServerError> {
 }
 
 /// A change in the words of PostgreSQL; texts are in the order of their bytes, as everywhere else.
-fn sql(change: &SchemaChange) -> String {
+fn change_sql(change: &SchemaChange) -> String {
     match change {
         SchemaChange::CreateTable(Table { name, columns, key }) => {
             let columns = columns.iter().map(|(name, kind)| {

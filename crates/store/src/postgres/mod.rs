@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-pub(super) use fill::fill;
+pub(super) use fill::fill_database;
 pub use follower::ChangeNews;
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
 
@@ -58,15 +58,15 @@ pub(super) struct PostgresReaders {
 }
 
 /// Opens a database, whose tables are made if need be; waits for the server.
-pub(super) fn open(
+pub(super) fn open_database(
     options: PostgresOptions,
     origin: Origin,
 ) -> Result<(PostgresReaders, Writer), StoreError> {
     let address = options.to_string();
     let server = Server::new(options)?;
     let session = server.connect(migrate::SETTINGS);
-    let session = session.map_err(|error| StoreError::from(error).of_server(&address))?;
-    let ids = migrate::prepare(&session, Ids::of(origin), &address)?;
+    let session = session.map_err(|error| StoreError::from(error).with_address(&address))?;
+    let ids = migrate::prepare_tables(&session, Ids::from_origin(origin), &address)?;
     let tokens = Arc::new(BatchTokens::new()?);
     let state = Arc::new(FollowerState::new());
     let committer = PostgresCommitter::new(server.clone(), ids, tokens.clone(), state.clone());
@@ -84,7 +84,7 @@ pub(super) fn open(
 pub fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> {
     let session = Server::new(options.clone())?.connect("");
     let session =
-        session.map_err(|error| StoreError::from(error).of_server(&options.to_string()))?;
+        session.map_err(|error| StoreError::from(error).with_address(&options.to_string()))?;
     let found = session.query("SELECT to_regclass('ginnel.cluster')::text", &[])?;
     Ok(found.first().map(|row| row.value(0)).transpose()?.flatten().is_some())
 }
@@ -102,7 +102,7 @@ impl PostgresReaders {
     ) -> Result<Box<dyn ReadJob>, StoreError> {
         let Ok(permit) = timeout(pool::WAIT_TIMEOUT, self.permits.clone().acquire_owned()).await
         else {
-            return Err(pool::all_in_use());
+            return Err(pool::pool_exhausted_error());
         };
         let permit = permit.map_err(|_| StoreError::Closed)?;
         let pool = self.pool.clone();
@@ -120,8 +120,8 @@ impl PostgresReaders {
     }
 
     /// How well it is known what other nodes have changed.
-    pub(super) fn news(&self) -> ChangeNews {
-        self.follower.news()
+    pub(super) fn change_news(&self) -> ChangeNews {
+        self.follower.change_news()
     }
 
     /// Looks for changes less often the more nodes there are.
@@ -140,4 +140,4 @@ impl PostgresReaders {
 #[cfg(any(test, feature = "test-support"))]
 mod rounds;
 #[cfg(any(test, feature = "test-support"))]
-pub use rounds::rounds;
+pub use rounds::count_rounds;

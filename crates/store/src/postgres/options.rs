@@ -35,7 +35,7 @@ pub(super) enum TlsMode {
 
 impl TlsMode {
     /// The error says what is wrong with the value.
-    fn of(value: &str) -> Result<Self, &'static str> {
+    fn from_value(value: &str) -> Result<Self, &'static str> {
         match value {
             "disable" => Ok(Self::Disable),
             "verify-full" => Ok(Self::VerifyFull),
@@ -150,12 +150,13 @@ impl FromStr for PostgresOptions {
         if server.has_password {
             return Err(PostgresAddressError::Password);
         }
-        let mut parameters = Parameters::of_address(&server).ok_or_else(malformed)??;
-        let service = services::find(parameters.service.take(), parameters.service_file.take())?;
+        let mut parameters = Parameters::from_address(&server).ok_or_else(malformed)??;
+        let service =
+            services::find_service(parameters.service.take(), parameters.service_file.take())?;
         if let Some(service) = &service {
             parameters.fill_in(&service.parameters);
         }
-        let config = parameters.config().ok_or_else(|| match &service {
+        let config = parameters.to_config().ok_or_else(|| match &service {
             Some(service) => service.error("it has no host, user or dbname, nor has the address"),
             None => malformed(),
         })?;
@@ -163,7 +164,7 @@ impl FromStr for PostgresOptions {
         let mut options =
             Self { config, tls, authority: parameters.authority, address: address.to_owned() };
         let password = match parameters.password {
-            None => passwords::find(&options.config, parameters.password_file)?,
+            None => passwords::find_password(&options.config, parameters.password_file)?,
             password => password,
         };
         if let Some(password) = password {
@@ -199,7 +200,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// None when a part is not UTF-8.
-    fn of_address(address: &ServerAddress<'_>) -> Option<Result<Self, PostgresAddressError>> {
+    fn from_address(address: &ServerAddress<'_>) -> Option<Result<Self, PostgresAddressError>> {
         let decode = |text: &str| {
             let text = percent_encoding::percent_decode_str(text).decode_utf8().ok()?;
             Some(Some(text.into_owned()).filter(|text| !text.is_empty()))
@@ -210,15 +211,15 @@ impl Parameters {
             let host = host.map(|host| parse_host(&host)).transpose()?;
             let port = address.port.filter(|port| !port.is_empty()).map(parse_port).transpose()?;
             let mut parameters = Self { host, port, user, database, ..Self::default() };
-            for (name, value) in address.parameters() {
-                parameters.take(&name, &value)?;
+            for (name, value) in address.query_parameters() {
+                parameters.set_value(&name, &value)?;
             }
             Ok(parameters)
         };
         Some(read())
     }
 
-    fn take(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
+    fn set_value(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
         match name {
             "host" => self.host = Some(parse_host(value)?),
             "user" => self.user = Some(value.to_owned()),
@@ -232,7 +233,7 @@ impl Parameters {
                     let (name, value) = (name.to_owned(), value.to_owned());
                     PostgresAddressError::Parameter { name, value, problem }
                 };
-                self.tls = Some(TlsMode::of(value).map_err(wrong)?);
+                self.tls = Some(TlsMode::from_value(value).map_err(wrong)?);
             }
             // It may be a password under another name.
             _ => return Err(PostgresAddressError::UnknownParameter(name.to_owned())),
@@ -241,7 +242,7 @@ impl Parameters {
     }
 
     /// Takes a line of a service; gives what is wrong with it, without the value.
-    pub(super) fn take_of_service(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(super) fn set_from_service(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "host" => {
                 let wrong = |error| match error {
@@ -258,7 +259,7 @@ impl Parameters {
             "sslrootcert" => self.authority = Some(value.into()),
             "sslmode" => {
                 let wrong = |problem| format!("sslmode {problem}");
-                self.tls = Some(TlsMode::of(value).map_err(wrong)?);
+                self.tls = Some(TlsMode::from_value(value).map_err(wrong)?);
             }
             _ => {
                 return Err(format!(
@@ -272,23 +273,23 @@ impl Parameters {
 
     /// Takes from a service what the address leaves out.
     fn fill_in(&mut self, service: &Self) {
-        fn fill<T: Clone>(value: &mut Option<T>, of_service: &Option<T>) {
+        fn fill_missing<T: Clone>(value: &mut Option<T>, of_service: &Option<T>) {
             *value = value.take().or_else(|| of_service.clone());
         }
         if self.password_file.is_none() {
             self.password.clone_from(&service.password);
         }
-        fill(&mut self.host, &service.host);
-        fill(&mut self.port, &service.port);
-        fill(&mut self.user, &service.user);
-        fill(&mut self.database, &service.database);
-        fill(&mut self.tls, &service.tls);
-        fill(&mut self.authority, &service.authority);
-        fill(&mut self.password_file, &service.password_file);
+        fill_missing(&mut self.host, &service.host);
+        fill_missing(&mut self.port, &service.port);
+        fill_missing(&mut self.user, &service.user);
+        fill_missing(&mut self.database, &service.database);
+        fill_missing(&mut self.tls, &service.tls);
+        fill_missing(&mut self.authority, &service.authority);
+        fill_missing(&mut self.password_file, &service.password_file);
     }
 
     /// None where nothing says which host, user or database it is.
-    fn config(&self) -> Option<Config> {
+    fn to_config(&self) -> Option<Config> {
         let user = self.user.clone().or_else(|| std::env::var("PGUSER").ok())?;
         let mut config = Config::new();
         config.host(self.host.as_ref()?).port(self.port.unwrap_or(5432));
@@ -341,11 +342,11 @@ fn without_password(address: &str) -> String {
 }
 
 impl SettingItem for PostgresOptions {
-    fn read(text: &OsStr) -> Result<Self, String> {
+    fn from_text(text: &OsStr) -> Result<Self, String> {
         text.to_string_lossy().parse::<Self>().map_err(|error| error.to_string())
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         self.to_string()
     }
 }
@@ -441,7 +442,7 @@ mod tests {
     #[test]
     fn a_service_says_what_the_address_leaves_out() {
         let address = ServerAddress::parse("postgres:///?service=db&user=me&passfile=/mine");
-        let mut parameters = Parameters::of_address(&address.unwrap()).unwrap().unwrap();
+        let mut parameters = Parameters::from_address(&address.unwrap()).unwrap().unwrap();
         let mut service = Parameters::default();
         for (name, value) in [
             ("host", "db.example"),
@@ -450,13 +451,13 @@ mod tests {
             ("dbname", "tunnels"),
             ("password", "secret"),
         ] {
-            service.take_of_service(name, value).unwrap();
+            service.set_from_service(name, value).unwrap();
         }
-        assert!(parameters.config().is_none(), "which host and database is not said");
+        assert!(parameters.to_config().is_none(), "which host and database is not said");
 
         parameters.fill_in(&service);
 
-        let config = parameters.config().unwrap();
+        let config = parameters.to_config().unwrap();
         assert_eq!(config.get_hosts(), [Host::Tcp("db.example".to_owned())]);
         assert_eq!(config.get_ports(), [6000]);
         assert_eq!(config.get_user(), Some("me"), "the address counts");

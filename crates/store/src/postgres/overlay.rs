@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::tables::storable;
+use super::tables::storable_text;
 use crate::StoreError;
 use crate::schema::Table;
 use crate::select::Select;
@@ -75,19 +75,19 @@ pub(super) enum JobEnd {
 }
 
 impl LookupShape {
-    fn of(select: &'static Select) -> Self {
+    fn from_select(select: &'static Select) -> Self {
         Self { table: select.table, by: select.by, range: select.range }
     }
 
     /// The values that a row has in the columns that it is looked up by.
     pub(super) fn values_of(&self, row: &[Value]) -> Vec<Value> {
-        let positions = self.by.iter().filter_map(|name| self.table.position(name));
+        let positions = self.by.iter().filter_map(|name| self.table.column_position(name));
         positions.filter_map(|at| row.get(at).cloned()).collect()
     }
 
     /// True when the row has these values.
-    pub(super) fn matches(&self, row: &[Value], values: &[Value]) -> bool {
-        let of = |name: &str| self.table.position(name).and_then(|at| row.get(at));
+    pub(super) fn matches_row(&self, row: &[Value], values: &[Value]) -> bool {
+        let of = |name: &str| self.table.column_position(name).and_then(|at| row.get(at));
         let is_equal = self.by.iter().zip(values).all(|(name, value)| of(name) == Some(value));
         let in_range = || match (self.range, values.get(self.by.len()..)) {
             (Some(name), Some([from, to])) => of(name).is_some_and(|it| from <= it && it < to),
@@ -98,17 +98,17 @@ impl LookupShape {
 }
 
 /// A value as the server will have it.
-fn stored(value: &Param<'_>) -> Value {
+fn storable_value(value: &Param<'_>) -> Value {
     match value {
-        Param::Text(text) => Value::Text(storable(text).into_owned()),
+        Param::Text(text) => Value::Text(storable_text(text).into_owned()),
         other => Value::from(*other),
     }
 }
 
 impl Lookup {
-    fn of(select: &'static Select, values: &[Param<'_>]) -> Self {
-        let values = values.iter().map(stored).collect();
-        Self { shape: LookupShape::of(select), values }
+    fn from_select(select: &'static Select, values: &[Param<'_>]) -> Self {
+        let values = values.iter().map(storable_value).collect();
+        Self { shape: LookupShape::from_select(select), values }
     }
 }
 
@@ -117,23 +117,23 @@ impl Layer {
         self.removed.is_empty() && self.rows.is_empty()
     }
 
-    fn put(&mut self, table: &'static Table, row: StoredRow) {
+    fn put_row(&mut self, table: &'static Table, row: StoredRow) {
         let key = key_of(table, &row);
         self.rows_of(table).rows.insert(key, row);
     }
 
     /// Forgets the rows of this layer with these values.
-    fn forget(&mut self, shape: LookupShape, values: &[Value]) {
+    fn remove_rows(&mut self, shape: LookupShape, values: &[Value]) {
         if let Some(of_table) = self.rows.get_mut(shape.table.name) {
-            of_table.rows.retain(|_, row| !shape.matches(row, values));
+            of_table.rows.retain(|_, row| !shape.matches_row(row, values));
         }
     }
 
     /// Lays another layer on this one. Of identifiers that are new nothing is stored that could be removed,
     /// only what this layer has of them.
-    fn add(&mut self, later: Self, new_ids: &HashSet<String>) {
+    fn merge_later(&mut self, later: Self, new_ids: &HashSet<String>) {
         for (shape, mut all) in later.removed {
-            all.iter().for_each(|values| self.forget(shape, values));
+            all.iter().for_each(|values| self.remove_rows(shape, values));
             all.retain(|values| !has_any(values, new_ids));
             if !all.is_empty() {
                 self.removed.entry(shape).or_default().extend(all);
@@ -155,7 +155,11 @@ impl Layer {
     }
 
     /// Changes what was found below as this layer says.
-    fn apply<'a>(&'a self, lookup: &Lookup, found: &mut BTreeMap<&'a [Value], &'a StoredRow>) {
+    fn apply_to_rows<'a>(
+        &'a self,
+        lookup: &Lookup,
+        found: &mut BTreeMap<&'a [Value], &'a StoredRow>,
+    ) {
         let Lookup { shape, values } = lookup;
         found.retain(|_, row| !self.has_removed(shape.table, row));
         let Some(of_table) = self.rows.get(shape.table.name) else { return };
@@ -166,7 +170,7 @@ impl Layer {
             return;
         }
         for (key, row) in &of_table.rows {
-            if shape.matches(row, values) {
+            if shape.matches_row(row, values) {
                 found.insert(key, row);
             } else {
                 found.remove(key.as_slice());
@@ -194,7 +198,7 @@ impl Overlay {
             return JobEnd::Unfetched;
         }
         if is_made {
-            self.done.add(current, &self.new_ids);
+            self.done.merge_later(current, &self.new_ids);
         }
         JobEnd::Done
     }
@@ -208,12 +212,12 @@ impl Overlay {
 
     /// The rows with these values; fails when they have not been fetched. Nothing is copied: every job of a
     /// batch may look at the same thousands.
-    pub(super) fn select(
+    pub(super) fn select_rows(
         &mut self,
         select: &'static Select,
         values: &[Param<'_>],
     ) -> Result<Vec<&StoredRow>, StoreError> {
-        let lookup = Lookup::of(select, values);
+        let lookup = Lookup::from_select(select, values);
         let stored = self.fetched.get(&lookup);
         if stored.is_none() && !self.is_new(&lookup.values) {
             self.missing.push(lookup);
@@ -221,43 +225,44 @@ impl Overlay {
         }
         let stored = stored.into_iter().flatten();
         let mut found: BTreeMap<_, _> = stored.map(|(key, row)| (key.as_slice(), row)).collect();
-        self.done.apply(&lookup, &mut found);
-        self.current.apply(&lookup, &mut found);
+        self.done.apply_to_rows(&lookup, &mut found);
+        self.current.apply_to_rows(&lookup, &mut found);
         let mut rows: Vec<_> = found.into_values().collect();
-        if let Some(at) = select.descending.and_then(|column| select.table.position(column)) {
+        if let Some(at) = select.descending.and_then(|column| select.table.column_position(column))
+        {
             rows.sort_by(|one, other| other.get(at).cmp(&one.get(at)));
         }
         Ok(rows)
     }
 
-    pub(super) fn put(&mut self, table: &'static Table, row: &[Param<'_>]) {
-        self.current.put(table, row.iter().map(stored).collect());
+    pub(super) fn put_row(&mut self, table: &'static Table, row: &[Param<'_>]) {
+        self.current.put_row(table, row.iter().map(storable_value).collect());
     }
 
-    pub(super) fn delete(
+    pub(super) fn delete_rows(
         &mut self,
         table: &'static Table,
         by: &'static [&'static str],
         values: &[Param<'_>],
     ) {
         let shape = LookupShape { table, by, range: None };
-        let values: Vec<_> = values.iter().map(stored).collect();
-        self.current.forget(shape, &values);
+        let values: Vec<_> = values.iter().map(storable_value).collect();
+        self.current.remove_rows(shape, &values);
         // What is new has no stored rows, but a job before this one may have made some.
         self.current.removed.entry(shape).or_default().insert(values);
     }
 
-    pub(super) fn note_new(&mut self, id: &str) {
+    pub(super) fn record_new_id(&mut self, id: &str) {
         self.new_ids.insert(id.to_owned());
     }
 
-    pub(super) fn note_query(&mut self) {
+    pub(super) fn record_query(&mut self) {
         self.needs_query = true;
     }
 
     /// What is to be stored, of the jobs that are done. What was fetched before is out of date once it
     /// is stored.
-    pub(super) fn take(&mut self) -> Layer {
+    pub(super) fn take_done(&mut self) -> Layer {
         let layer = std::mem::take(&mut self.done);
         self.fetched.clear();
         self.new_ids.clear();
@@ -281,13 +286,13 @@ fn has_any(values: &[Value], ids: &HashSet<String>) -> bool {
 }
 
 /// The columns of a row that a select hands over.
-pub(super) fn hand_over(
+pub(super) fn pass_rows(
     select: &'static Select,
     rows: &[&StoredRow],
     keep: Keep<'_>,
 ) -> Result<(), StoreError> {
     let positions: Vec<_> =
-        select.columns.iter().filter_map(|name| select.table.position(name)).collect();
+        select.columns.iter().filter_map(|name| select.table.column_position(name)).collect();
     rows.iter().try_for_each(|row| keep(&Projection { row, positions: &positions }))
 }
 
@@ -333,7 +338,7 @@ impl Row for Projection<'_> {
 }
 
 fn key_of(table: &Table, row: &[Value]) -> Vec<Value> {
-    let positions = table.key.iter().filter_map(|name| table.position(name));
+    let positions = table.key.iter().filter_map(|name| table.column_position(name));
     positions.filter_map(|at| row.get(at).cloned()).collect()
 }
 
@@ -372,11 +377,11 @@ mod tests {
     }
 
     fn link(overlay: &mut Overlay, from: &str, to: &str) {
-        overlay.put(&LINKS, &[Text(from), Text("role"), Text(to)]);
+        overlay.put_row(&LINKS, &[Text(from), Text("role"), Text(to)]);
     }
 
     fn referrers(overlay: &mut Overlay) -> Vec<String> {
-        let rows = overlay.select(&REFERRERS, &[Text("to"), Text("role")]).unwrap();
+        let rows = overlay.select_rows(&REFERRERS, &[Text("to"), Text("role")]).unwrap();
         texts(rows, 0)
     }
 
@@ -384,7 +389,9 @@ mod tests {
     fn what_was_not_fetched_is_asked_for_and_then_found() {
         let mut overlay = Overlay::default();
         let read = |overlay: &mut Overlay| {
-            overlay.select(&DOCUMENT, &[Text("note"), Text("note_1")]).map(|rows| texts(rows, 2))
+            overlay
+                .select_rows(&DOCUMENT, &[Text("note"), Text("note_1")])
+                .map(|rows| texts(rows, 2))
         };
 
         let mut found = None;
@@ -403,7 +410,7 @@ mod tests {
     #[test]
     fn later_jobs_see_what_those_before_have_made_and_not_what_was_refused() {
         let mut overlay = Overlay::default();
-        let lookup = Lookup::of(&REFERRERS, &[Text("to"), Text("role")]);
+        let lookup = Lookup::from_select(&REFERRERS, &[Text("to"), Text("role")]);
         let stored = ["a", "role", "to"].map(|text| Value::Text(text.to_owned()));
         overlay.set_fetched(lookup, vec![stored.to_vec()]);
 
@@ -411,10 +418,10 @@ mod tests {
         job(&mut overlay, false, |it| link(it, "refused", "to"));
         let mut seen = Vec::new();
         job(&mut overlay, true, |it| {
-            it.delete(&LINKS, &["from_id"], &[Text("a")]);
+            it.delete_rows(&LINKS, &["from_id"], &[Text("a")]);
             link(it, "c", "to");
             seen.push(referrers(it));
-            it.delete(&LINKS, &["from_id"], &[Text("b")]);
+            it.delete_rows(&LINKS, &["from_id"], &[Text("b")]);
             seen.push(referrers(it));
         });
         job(&mut overlay, true, |it| {
@@ -423,7 +430,7 @@ mod tests {
         });
 
         assert_eq!(seen, [vec!["c", "b"], vec!["c"], vec!["c", "a"]]);
-        let layer = overlay.take();
+        let layer = overlay.take_done();
         assert_eq!(texts(layer.rows["links"].rows.values(), 0), ["a", "c"]);
         assert_eq!(layer.removed.values().map(HashSet::len).sum::<usize>(), 2);
     }
@@ -433,14 +440,14 @@ mod tests {
         let mut overlay = Overlay::default();
 
         let (end, _) = job(&mut overlay, true, |it| {
-            it.note_new("note_1");
-            it.put(&RESOURCES, &[Text("note"), Text("note_1"), Text("{}")]);
-            it.delete(&LINKS, &["from_id", "role"], &[Text("note_1"), Text("role")]);
+            it.record_new_id("note_1");
+            it.put_row(&RESOURCES, &[Text("note"), Text("note_1"), Text("{}")]);
+            it.delete_rows(&LINKS, &["from_id", "role"], &[Text("note_1"), Text("role")]);
             link(it, "note_1", "to");
-            let found = it.select(&DOCUMENT, &[Text("note"), Text("note_1")]).unwrap();
+            let found = it.select_rows(&DOCUMENT, &[Text("note"), Text("note_1")]).unwrap();
             assert_eq!(texts(found, 2), ["{}"]);
         });
-        let layer = overlay.take();
+        let layer = overlay.take_done();
 
         assert_eq!(end, JobEnd::Done);
         assert!(layer.removed.is_empty());
@@ -451,13 +458,13 @@ mod tests {
     fn a_later_job_removes_what_one_before_has_made_under_a_new_identifier() {
         let mut overlay = Overlay::default();
         job(&mut overlay, true, |it| {
-            it.note_new("note_1");
+            it.record_new_id("note_1");
             link(it, "note_1", "to");
         });
 
-        job(&mut overlay, true, |it| it.delete(&LINKS, &["from_id"], &[Text("note_1")]));
+        job(&mut overlay, true, |it| it.delete_rows(&LINKS, &["from_id"], &[Text("note_1")]));
 
-        let layer = overlay.take();
+        let layer = overlay.take_done();
         assert_eq!(texts(layer.rows["links"].rows.values(), 0), [""; 0]);
         assert!(layer.removed.is_empty(), "nothing is stored of it");
     }

@@ -10,7 +10,7 @@ use ginnel_net::secret_file::read_secret_lines;
 use super::options::PostgresAddressError;
 
 /// The password from the environment, or from a file in the form of `.pgpass`.
-pub(super) fn find(
+pub(super) fn find_password(
     config: &Config,
     file: Option<PathBuf>,
 ) -> Result<Option<String>, PostgresAddressError> {
@@ -45,7 +45,7 @@ fn password_in(line: &str, config: &Config) -> Option<String> {
     };
     let port = config.get_ports().first()?.to_string();
     let expected = [host.as_str(), &port, config.get_dbname()?, config.get_user()?];
-    let fields = fields(line);
+    let fields = split_fields(line);
     let [named @ .., password] = fields.as_slice() else { return None };
     let is_for = |(field, expected): (&String, &str)| field == "*" || field == expected;
     let is_server = named.len() == expected.len() && named.iter().zip(expected).all(is_for);
@@ -53,7 +53,7 @@ fn password_in(line: &str, config: &Config) -> Option<String> {
 }
 
 /// The fields of a line; a backslash takes the next character for what it is.
-fn fields(line: &str) -> Vec<String> {
+fn split_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut characters = line.chars();
     while let Some(character) = characters.next() {

@@ -32,7 +32,7 @@ struct ReaderPoolState {
 }
 
 /// Why nothing can be read for the moment.
-pub(super) fn all_in_use() -> StoreError {
+pub(super) fn pool_exhausted_error() -> StoreError {
     let problem = format!("all {MAX_READERS} connections for reading are in use");
     StoreError::Server { fault: Some(StorageFault::Timeout), problem }
 }
@@ -45,22 +45,22 @@ impl ReaderPool {
     /// Reads from one state of the database.
     pub(super) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
         let reader = PostgresReader::new(self)?;
-        work(&View::of(&reader));
+        work(&View::from_tables(&reader));
         Ok(())
     }
 
-    /// Takes a connection, which is given back with [`ReaderPool::give_back`].
-    pub(super) fn take(&self) -> Result<ServerSession, StoreError> {
+    /// Takes a connection, which is given back with [`ReaderPool::return_session`].
+    pub(super) fn take_session(&self) -> Result<ServerSession, StoreError> {
         let is_full = |state: &mut ReaderPoolState| {
             !state.closed && state.idle.is_empty() && state.count >= MAX_READERS
         };
-        let waited = self.returned.wait_timeout_while(self.state(), WAIT_TIMEOUT, is_full);
+        let waited = self.returned.wait_timeout_while(self.lock_state(), WAIT_TIMEOUT, is_full);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return Err(StoreError::Closed);
         }
         if waited.timed_out() {
-            return Err(all_in_use());
+            return Err(pool_exhausted_error());
         }
         while let Some(session) = state.idle.pop() {
             if !session.is_closed() {
@@ -70,7 +70,7 @@ impl ReaderPool {
         }
         state.count += 1;
         drop(state);
-        self.connect().inspect_err(|_| self.give_back(None))
+        self.connect().inspect_err(|_| self.return_session(None))
     }
 
     /// Makes a connection in place of one that was taken and is gone.
@@ -79,8 +79,8 @@ impl ReaderPool {
     }
 
     /// Gives back a connection; none where it is gone.
-    pub(super) fn give_back(&self, session: Option<ServerSession>) {
-        let mut state = self.state();
+    pub(super) fn return_session(&self, session: Option<ServerSession>) {
+        let mut state = self.lock_state();
         match session.filter(|session| !state.closed && !session.is_closed()) {
             Some(session) => state.idle.push(session),
             None => state.count = state.count.saturating_sub(1),
@@ -90,13 +90,13 @@ impl ReaderPool {
 
     /// Closes what is idle; what is in use closes when it is given back.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.closed = true;
         state.idle.clear();
         self.returned.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, ReaderPoolState> {
+    fn lock_state(&self) -> MutexGuard<'_, ReaderPoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

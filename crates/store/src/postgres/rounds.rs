@@ -12,7 +12,7 @@ use crate::{StoreError, Transaction};
 
 /// How many rounds a change takes that finds nothing stored; none where it ends over the connection, one
 /// statement after the other, while no other node can write.
-pub fn rounds<T>(work: impl Fn(&Transaction<'_>) -> Result<T, StoreError>) -> Option<usize> {
+pub fn count_rounds<T>(work: impl Fn(&Transaction<'_>) -> Result<T, StoreError>) -> Option<usize> {
     let (overlay, ids) = (RefCell::new(Overlay::default()), Ids::default());
     for round in 0..MAX_ROUNDS {
         overlay.borrow_mut().begin_job();

@@ -46,7 +46,7 @@ struct ServerState {
 
 /// Returns the sockets of a database that is reached by folders.
 #[cfg(unix)]
-fn sockets(config: &Config) -> Vec<PrivateSocket> {
+fn private_sockets(config: &Config) -> Vec<PrivateSocket> {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     let folders = config.get_hosts().iter().filter_map(|host| match host {
         ServerHost::Unix(folder) => Some(folder),
@@ -56,7 +56,7 @@ fn sockets(config: &Config) -> Vec<PrivateSocket> {
 }
 
 #[cfg(not(unix))]
-fn sockets(_: &Config) -> Vec<PrivateSocket> {
+fn private_sockets(_: &Config) -> Vec<PrivateSocket> {
     Vec::new()
 }
 
@@ -70,7 +70,7 @@ impl Server {
         };
         let runtime = ThreadRuntime::start("ginnel-postgres")
             .map_err(|source| StoreError::File { path: "database thread".into(), source })?;
-        let (closing, sockets) = (Shutdown::default(), sockets(&options.config));
+        let (closing, sockets) = (Shutdown::default(), private_sockets(&options.config));
         Ok(Self(Arc::new(ServerState { options, tls, _sockets: sockets, runtime, closing })))
     }
 
@@ -110,19 +110,19 @@ impl Server {
             let client = match self.0.tls.clone() {
                 Some(tls) => {
                     let (client, connection) = config.connect(tls).await?;
-                    spawned.handle().spawn(carry(connection, notified));
+                    spawned.handle().spawn(drive_connection(connection, notified));
                     client
                 }
                 None => {
                     let (client, connection) = config.connect(NoTls).await?;
-                    spawned.handle().spawn(carry(connection, notified));
+                    spawned.handle().spawn(drive_connection(connection, notified));
                     client
                 }
             };
             client.batch_execute(settings).await?;
             Ok::<_, ServerError>(client)
         };
-        let client = self.wait(connecting, limit)??;
+        let client = self.wait_for_response(connecting, limit)??;
         let server = self.clone();
         Ok(ServerSession {
             client,
@@ -138,7 +138,7 @@ impl Server {
         let closing = self.0.closing.clone();
         self.0.runtime.handle().spawn(async move {
             sleep(grace).await;
-            closing.begin(ShutdownPhase::Forced);
+            closing.begin_phase(ShutdownPhase::Forced);
         });
     }
 
@@ -148,7 +148,11 @@ impl Server {
     }
 
     /// Waits for a response.
-    fn wait<F: Future>(&self, response: F, limit: Duration) -> Result<F::Output, ServerError> {
+    fn wait_for_response<F: Future>(
+        &self,
+        response: F,
+        limit: Duration,
+    ) -> Result<F::Output, ServerError> {
         let _entered = self.0.runtime.handle().enter();
         let mut closing = self.0.closing.signal();
         let limited = closing.run_until(ShutdownPhase::Forced, timeout(limit, response));
@@ -172,7 +176,7 @@ async fn permit_hosts(config: &tokio_postgres::Config) -> Result<(), ServerError
 }
 
 /// Carries what is sent and received over a connection until it ends.
-async fn carry<S, T>(mut connection: Connection<S, T>, notified: impl Fn(&str))
+async fn drive_connection<S, T>(mut connection: Connection<S, T>, notified: impl Fn(&str))
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -221,9 +225,10 @@ impl ServerSession {
         Self { deadline: Some(deadline), ..self }
     }
 
-    fn wait<F: Future>(&self, response: F) -> Result<F::Output, ServerError> {
+    fn wait_for_response<F: Future>(&self, response: F) -> Result<F::Output, ServerError> {
         let rest = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        self.server.wait(response, rest.map_or(self.timeout, |rest| rest.min(self.timeout)))
+        self.server
+            .wait_for_response(response, rest.map_or(self.timeout, |rest| rest.min(self.timeout)))
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -237,17 +242,17 @@ impl ServerSession {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Rows, ServerError> {
         let calls = [ServerCall { sql, params: params.to_vec() }];
-        let mut results = self.run(None, &calls, None)?;
+        let mut results = self.run_pipelined(None, &calls, None)?;
         results.pop().unwrap_or_else(|| Ok(Vec::new()))
     }
 
     /// Runs statements without parameters.
     pub(super) fn execute(&self, sql: &str) -> Result<(), ServerError> {
-        Ok(self.wait(self.client.batch_execute(sql))??)
+        Ok(self.wait_for_response(self.client.batch_execute(sql))??)
     }
 
     /// Sends statements without waiting for what becomes of them.
-    pub(super) fn send(&self, sql: &str) {
+    pub(super) fn send_without_waiting(&self, sql: &str) {
         let _entered = self.server.0.runtime.handle().enter();
         // A request is on its way once it was polled; dropping the response takes nothing back.
         let mut response = pin!(self.client.batch_execute(sql));
@@ -259,14 +264,14 @@ impl ServerSession {
 
     /// Sends all in one flight: `begin`, the calls one after the other, then `end`. The result of each
     /// call comes in its place, after that of `begin` and before that of `end`.
-    pub(super) fn run(
+    pub(super) fn run_pipelined(
         &self,
         begin: Option<&str>,
         calls: &[ServerCall<'_>],
         end: Option<&str>,
     ) -> Result<Vec<Result<Rows, ServerError>>, ServerError> {
         let statements: Vec<_> =
-            calls.iter().map(|call| self.prepare(call.sql)).collect::<Result<_, _>>()?;
+            calls.iter().map(|call| self.prepare_statement(call.sql)).collect::<Result<_, _>>()?;
         let mut flight: Vec<Response<'_>> = Vec::with_capacity(calls.len() + 2);
         let plain = |sql| -> Response<'_> {
             Box::pin(async move {
@@ -281,18 +286,18 @@ impl ServerSession {
             ));
         }
         flight.extend(end.map(plain));
-        self.wait(all_in_order(flight))
+        self.wait_for_response(all_in_order(flight))
     }
 
     /// The statement, prepared once a connection; its parameters are `?1` and so on.
-    fn prepare(&self, sql: &str) -> Result<Statement, ServerError> {
+    fn prepare_statement(&self, sql: &str) -> Result<Statement, ServerError> {
         let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known.get(sql) {
             return Ok(statement.clone());
         }
         drop(known);
         let text = sql.replace('?', "$");
-        let statement = self.wait(self.client.prepare(&text))??;
+        let statement = self.wait_for_response(self.client.prepare(&text))??;
         let mut known = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(sql.to_owned(), statement.clone());
         Ok(statement)

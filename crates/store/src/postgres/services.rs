@@ -15,13 +15,13 @@ const SYSTEM_FOLDER: &str = "/etc/postgresql-common";
 const SYSTEM_FILE: &str = "pg_service.conf";
 
 /// What a service says, where one is named here or by `PGSERVICE`.
-pub(super) fn find(
+pub(super) fn find_service(
     name: Option<String>,
     file: Option<PathBuf>,
 ) -> Result<Option<NamedService>, PostgresAddressError> {
     let Some(name) = name.or_else(|| std::env::var("PGSERVICE").ok()) else { return Ok(None) };
     let files = ServiceFiles::new(file);
-    for (path, must_exist) in files.paths() {
+    for (path, must_exist) in files.candidate_paths() {
         if !must_exist && !path.exists() {
             continue;
         }
@@ -29,8 +29,12 @@ pub(super) fn find(
             return Ok(Some(NamedService { name, path, parameters }));
         }
     }
-    let path = files.paths().into_iter().next().map(|(path, _)| path).unwrap_or_default();
-    Err(error(&name, &path, "the file has no such section, and neither has that of the system"))
+    let path = files.candidate_paths().into_iter().next().map(|(path, _)| path).unwrap_or_default();
+    Err(service_error(
+        &name,
+        &path,
+        "the file has no such section, and neither has that of the system",
+    ))
 }
 
 /// A service, and where it is described.
@@ -43,11 +47,11 @@ pub(super) struct NamedService {
 impl NamedService {
     /// Says that something is wrong with it.
     pub(super) fn error(&self, problem: &str) -> PostgresAddressError {
-        error(&self.name, &self.path, problem)
+        service_error(&self.name, &self.path, problem)
     }
 }
 
-fn error(name: &str, path: &Path, problem: impl Into<String>) -> PostgresAddressError {
+fn service_error(name: &str, path: &Path, problem: impl Into<String>) -> PostgresAddressError {
     let (name, path) = (name.to_owned(), path.to_owned());
     PostgresAddressError::Service { name, path, problem: problem.into() }
 }
@@ -71,7 +75,7 @@ impl ServiceFiles {
     }
 
     /// In the order in which they count; true where the file must exist.
-    fn paths(&self) -> Vec<(PathBuf, bool)> {
+    fn candidate_paths(&self) -> Vec<(PathBuf, bool)> {
         let own = match (&self.named, &self.home) {
             (Some(named), _) => Some((named.clone(), true)),
             (None, home) => home.clone().map(|home| (home, false)),
@@ -82,10 +86,10 @@ impl ServiceFiles {
 
 /// What a file says of a service; none where it says nothing of it.
 fn parameters_in(path: &Path, name: &str) -> Result<Option<Parameters>, PostgresAddressError> {
-    let failed = |problem: String| error(name, path, problem);
+    let failed = |problem: String| service_error(name, path, problem);
     let text = std::fs::read(path).and_then(secret_text);
     let text = text.map_err(|problem| failed(problem.to_string()))?;
-    let Some(section) = section(&text, name) else { return Ok(None) };
+    let Some(section) = section_lines(&text, name) else { return Ok(None) };
     let parameters = parameters_of(&section).map_err(failed)?;
     if parameters.password.is_some() {
         warn_if_readable(path);
@@ -98,7 +102,7 @@ fn parameters_of(section: &[(usize, &str)]) -> Result<Parameters, String> {
     let mut parameters = Parameters::default();
     for (number, line) in section {
         let taken = match line.split_once('=') {
-            Some((name, value)) => parameters.take_of_service(name, value),
+            Some((name, value)) => parameters.set_from_service(name, value),
             None => Err("is not of the form name=value".to_owned()),
         };
         taken.map_err(|problem| format!("line {number}: {problem}"))?;
@@ -107,7 +111,7 @@ fn parameters_of(section: &[(usize, &str)]) -> Result<Parameters, String> {
 }
 
 /// The lines of a section with their numbers, but for empty ones and comments; the first section counts.
-fn section<'text>(text: &'text str, name: &str) -> Option<Vec<(usize, &'text str)>> {
+fn section_lines<'text>(text: &'text str, name: &str) -> Option<Vec<(usize, &'text str)>> {
     let lines = text.lines().map(str::trim).enumerate().map(|(at, line)| (at + 1, line));
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let title = format!("[{name}]");
@@ -124,9 +128,9 @@ mod tests {
         let text =
             "host=outside\n\n# [b]\n[a]\nhost=a\n  [b]  \n# none\n\n port=6000 \n[b]\nport=7\n";
 
-        assert_eq!(section(text, "a"), Some(vec![(5, "host=a")]));
-        assert_eq!(section(text, "b"), Some(vec![(9, "port=6000")]));
-        assert_eq!(section(text, "c"), None);
+        assert_eq!(section_lines(text, "a"), Some(vec![(5, "host=a")]));
+        assert_eq!(section_lines(text, "b"), Some(vec![(9, "port=6000")]));
+        assert_eq!(section_lines(text, "c"), None);
     }
 
     #[test]
@@ -149,7 +153,7 @@ mod tests {
             let named = named.map(PathBuf::from);
             let files =
                 ServiceFiles { named, home: Some("/home/x".into()), system: "/etc/y".into() };
-            files.paths()
+            files.candidate_paths()
         };
 
         assert_eq!(files(None), [("/home/x".into(), false), ("/etc/y".into(), false)]);

@@ -24,14 +24,14 @@ pub(super) struct PostgresReader<'pool> {
 
 impl<'pool> PostgresReader<'pool> {
     pub(super) fn new(pool: &'pool ReaderPool) -> Result<Self, StoreError> {
-        let session = RefCell::new(Some(pool.take()?));
+        let session = RefCell::new(Some(pool.take_session()?));
         Ok(Self { pool, session, has_begun: Cell::new(false) })
     }
 
-    fn rows(&self, sql: &str, values: &[Param<'_>]) -> Result<Rows, StoreError> {
+    fn fetch_rows(&self, sql: &str, values: &[Param<'_>]) -> Result<Rows, StoreError> {
         let mut session = self.session.borrow_mut();
         let current = session.take().ok_or(StoreError::Closed)?;
-        match run(&current, !self.has_begun.get(), sql, values) {
+        match run_query(&current, !self.has_begun.get(), sql, values) {
             Ok(rows) => {
                 *session = Some(current);
                 self.has_begun.set(true);
@@ -46,7 +46,7 @@ impl<'pool> PostgresReader<'pool> {
             {
                 drop(current);
                 let fresh = self.pool.connect()?;
-                let rows = run(&fresh, true, sql, values)?;
+                let rows = run_query(&fresh, true, sql, values)?;
                 *session = Some(fresh);
                 self.has_begun.set(true);
                 Ok(rows)
@@ -56,7 +56,7 @@ impl<'pool> PostgresReader<'pool> {
     }
 }
 
-fn run(
+fn run_query(
     session: &ServerSession,
     begins: bool,
     sql: &str,
@@ -64,7 +64,7 @@ fn run(
 ) -> Result<Rows, ServerError> {
     let params = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
     let calls = [ServerCall { sql, params }];
-    let results = session.run(begins.then_some(BEGIN), &calls, None)?;
+    let results = session.run_pipelined(begins.then_some(BEGIN), &calls, None)?;
     results.into_iter().try_fold(Rows::new(), |_, result| result)
 }
 
@@ -72,34 +72,39 @@ impl Drop for PostgresReader<'_> {
     fn drop(&mut self) {
         let session = self.session.borrow_mut().take();
         if let (Some(session), true) = (&session, self.has_begun.get()) {
-            session.send("COMMIT");
+            session.send_without_waiting("COMMIT");
         }
-        self.pool.give_back(session);
+        self.pool.return_session(session);
     }
 }
 
 impl ReadTables for PostgresReader<'_> {
-    fn select(
+    fn select_rows(
         &self,
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
     ) -> Result<(), StoreError> {
-        self.query(select.sql(), values, keep)
+        self.query_rows(select.sql(), values, keep)
     }
 
-    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError> {
-        hand_over(&self.rows(sql, values)?, keep)
+    fn query_rows(
+        &self,
+        sql: &str,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
+        pass_rows(&self.fetch_rows(sql, values)?, keep)
     }
 }
 
 /// Hands over the rows of a response.
-pub(super) fn hand_over(rows: &Rows, keep: Keep<'_>) -> Result<(), StoreError> {
+pub(super) fn pass_rows(rows: &Rows, keep: Keep<'_>) -> Result<(), StoreError> {
     rows.iter().try_for_each(|row| keep(row))
 }
 
 /// A text as it may be stored: this server takes every character but one.
-pub(super) fn storable(text: &str) -> std::borrow::Cow<'_, str> {
+pub(super) fn storable_text(text: &str) -> std::borrow::Cow<'_, str> {
     match text.contains('\0') {
         true => text.replace('\0', "\u{fffd}").into(),
         false => text.into(),
@@ -113,7 +118,7 @@ impl ToSql for Param<'_> {
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self {
-            Self::Text(text) => storable(text).as_ref().to_sql(kind, out),
+            Self::Text(text) => storable_text(text).as_ref().to_sql(kind, out),
             Self::Bytes(bytes) => bytes.to_sql(kind, out),
             Self::Integer(number) => number.to_sql(kind, out),
         }
@@ -128,15 +133,15 @@ impl ToSql for Param<'_> {
 
 impl Row for tokio_postgres::Row {
     fn text(&self, column: usize) -> Result<&str, StoreError> {
-        self.try_get(column).map_err(damaged)
+        self.try_get(column).map_err(column_type_error)
     }
 
     fn bytes(&self, column: usize) -> Result<&[u8], StoreError> {
-        self.try_get(column).map_err(damaged)
+        self.try_get(column).map_err(column_type_error)
     }
 
     fn integer(&self, column: usize) -> Result<i64, StoreError> {
-        self.try_get(column).map_err(damaged)
+        self.try_get(column).map_err(column_type_error)
     }
 
     fn value(&self, column: usize) -> Result<Option<Value>, StoreError> {
@@ -150,10 +155,10 @@ impl Row for tokio_postgres::Row {
             }
             _ => self.try_get::<_, Option<String>>(column).map(|it| it.map(Value::Text)),
         };
-        value.map_err(damaged)
+        value.map_err(column_type_error)
     }
 }
 
-fn damaged(_: tokio_postgres::Error) -> StoreError {
+fn column_type_error(_: tokio_postgres::Error) -> StoreError {
     StoreError::Inconsistent("a column has another type")
 }

@@ -29,7 +29,7 @@ impl PostgresTls {
             Some(path) => {
                 let failed = |source| StoreError::File { path: path.clone(), source };
                 let pem = std::fs::read(path).map_err(failed)?;
-                tls::roots(&pem).map_err(|problem| failed(io::Error::other(problem)))?
+                tls::parse_roots(&pem).map_err(|problem| failed(io::Error::other(problem)))?
             }
             None => tls::system_roots(),
         };

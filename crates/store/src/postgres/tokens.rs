@@ -32,7 +32,7 @@ impl BatchTokens {
     }
 
     /// What no other process is called.
-    pub(super) fn name(&self) -> String {
+    pub(super) fn process_name(&self) -> String {
         format!("{:016x}", u64::from_be_bytes(self.prefix))
     }
 
@@ -45,19 +45,19 @@ impl BatchTokens {
     }
 
     /// Notes a batch that may be stored from now on.
-    pub(super) fn begin(&self, token: &[u8]) {
-        self.unresolved().insert(token.to_owned(), UnresolvedBatch::InFlight(None));
+    pub(super) fn begin_batch(&self, token: &[u8]) {
+        self.lock_unresolved().insert(token.to_owned(), UnresolvedBatch::InFlight(None));
     }
 
     /// Notes that what became of a batch is known.
-    pub(super) fn forget(&self, token: &[u8]) {
-        self.unresolved().remove(token);
+    pub(super) fn forget_batch(&self, token: &[u8]) {
+        self.lock_unresolved().remove(token);
     }
 
     /// Notes that whoever committed a batch knows no more what became of it; gives its changes when it was
     /// seen to be stored.
-    pub(super) fn abandon(&self, token: &[u8]) -> Option<Vec<String>> {
-        let mut unresolved = self.unresolved();
+    pub(super) fn abandon_batch(&self, token: &[u8]) -> Option<Vec<String>> {
+        let mut unresolved = self.lock_unresolved();
         if let Some(UnresolvedBatch::InFlight(Some(changed))) = unresolved.remove(token) {
             return Some(changed);
         }
@@ -71,7 +71,7 @@ impl BatchTokens {
         if !token.starts_with(&self.prefix) {
             return true;
         }
-        let mut unresolved = self.unresolved();
+        let mut unresolved = self.lock_unresolved();
         match unresolved.get_mut(token) {
             Some(UnresolvedBatch::InFlight(seen)) => {
                 *seen = Some(changed.to_owned());
@@ -82,7 +82,7 @@ impl BatchTokens {
         }
     }
 
-    fn unresolved(&self) -> MutexGuard<'_, HashMap<Vec<u8>, UnresolvedBatch>> {
+    fn lock_unresolved(&self) -> MutexGuard<'_, HashMap<Vec<u8>, UnresolvedBatch>> {
         self.unresolved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,19 +100,19 @@ mod tests {
         assert!(tokens.is_news(&other, &changed));
 
         let stored = tokens.next().unwrap();
-        tokens.begin(&stored);
+        tokens.begin_batch(&stored);
         assert!(!tokens.is_news(&stored, &changed), "whoever commits it notifies");
-        tokens.forget(&stored);
+        tokens.forget_batch(&stored);
         assert!(!tokens.is_news(&stored, &changed));
 
         let seen_before = tokens.next().unwrap();
-        tokens.begin(&seen_before);
+        tokens.begin_batch(&seen_before);
         assert!(!tokens.is_news(&seen_before, &changed));
-        assert_eq!(tokens.abandon(&seen_before), Some(changed.clone()));
+        assert_eq!(tokens.abandon_batch(&seen_before), Some(changed.clone()));
 
         let seen_after = tokens.next().unwrap();
-        tokens.begin(&seen_after);
-        assert_eq!(tokens.abandon(&seen_after), None);
+        tokens.begin_batch(&seen_after);
+        assert_eq!(tokens.abandon_batch(&seen_after), None);
         assert!(tokens.is_news(&seen_after, &changed));
         assert!(!tokens.is_news(&seen_after, &changed));
     }

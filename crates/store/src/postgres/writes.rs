@@ -8,7 +8,7 @@ use super::error::ServerError;
 use super::overlay::{self, Layer, Overlay};
 use super::server::{Rows, ServerCall, ServerSession};
 use super::statements::{self, ArrayCall};
-use super::tables::hand_over;
+use super::tables::pass_rows;
 use crate::StoreError;
 use crate::schema::Table;
 use crate::select::Select;
@@ -42,25 +42,25 @@ impl<'a> JobTables<'a> {
     }
 
     /// Stores what the job has changed since its last query, if it was made.
-    pub(super) fn finish(self, is_made: bool) -> Result<(), JobFailure> {
+    pub(super) fn finish_job(self, is_made: bool) -> Result<(), JobFailure> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         let layer = self.overlay.borrow_mut().take_current();
         match (self.session, is_made) {
-            (Some(session), true) => store(session, &layer),
+            (Some(session), true) => store_layer(session, &layer),
             _ => Ok(()),
         }
     }
 
     /// Runs a query over the connection, which sees what the job has changed by then.
-    fn rows(
+    fn fetch_rows(
         &self,
         session: &ServerSession,
         sql: &str,
         values: &[Param<'_>],
     ) -> Result<Rows, JobFailure> {
-        store(session, &self.overlay.borrow_mut().take_current())?;
+        store_layer(session, &self.overlay.borrow_mut().take_current())?;
         let params: Vec<_> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         session.query(sql, &params).map_err(JobFailure::Server)
     }
@@ -72,14 +72,14 @@ impl<'a> JobTables<'a> {
         values: &[Param<'_>],
         keep: Keep<'_>,
     ) -> Result<(), StoreError> {
-        match self.rows(session, sql, values) {
-            Ok(rows) => hand_over(&rows, keep),
-            Err(failure) => Err(self.fail(failure)),
+        match self.fetch_rows(session, sql, values) {
+            Ok(rows) => pass_rows(&rows, keep),
+            Err(failure) => Err(self.record_failure(failure)),
         }
     }
 
     /// Notes why the batch cannot go on; gives what the job is to end with.
-    fn fail(&self, failure: JobFailure) -> StoreError {
+    fn record_failure(&self, failure: JobFailure) -> StoreError {
         let problem = match &failure {
             JobFailure::Server(error) => error.to_string(),
             JobFailure::Store(error) => error.to_string(),
@@ -89,18 +89,18 @@ impl<'a> JobTables<'a> {
     }
 }
 
-fn store(session: &ServerSession, layer: &Layer) -> Result<(), JobFailure> {
+fn store_layer(session: &ServerSession, layer: &Layer) -> Result<(), JobFailure> {
     if layer.is_empty() {
         return Ok(());
     }
-    let calls = statements::store(layer).map_err(JobFailure::Store)?;
+    let calls = statements::store_statements(layer).map_err(JobFailure::Store)?;
     let calls: Vec<ServerCall<'_>> = calls.iter().map(ArrayCall::call).collect();
-    let results = session.run(None, &calls, None).map_err(JobFailure::Server)?;
+    let results = session.run_pipelined(None, &calls, None).map_err(JobFailure::Server)?;
     results.into_iter().try_for_each(|result| result.map(drop)).map_err(JobFailure::Server)
 }
 
 impl ReadTables for JobTables<'_> {
-    fn select(
+    fn select_rows(
         &self,
         select: &'static Select,
         values: &[Param<'_>],
@@ -110,14 +110,19 @@ impl ReadTables for JobTables<'_> {
             return self.query_over(session, select.sql(), values, keep);
         }
         let mut overlay = self.overlay.borrow_mut();
-        overlay::hand_over(select, &overlay.select(select, values)?, keep)
+        overlay::pass_rows(select, &overlay.select_rows(select, values)?, keep)
     }
 
-    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError> {
+    fn query_rows(
+        &self,
+        sql: &str,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
         if let Some(session) = self.session {
             return self.query_over(session, sql, values, keep);
         }
-        self.overlay.borrow_mut().note_query();
+        self.overlay.borrow_mut().record_query();
         Err(StoreError::Unfetched)
     }
 
@@ -127,28 +132,28 @@ impl ReadTables for JobTables<'_> {
 }
 
 impl WriteTables for JobTables<'_> {
-    fn put(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
-        self.overlay.borrow_mut().put(table, row);
+    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
+        self.overlay.borrow_mut().put_row(table, row);
         Ok(())
     }
 
-    fn delete(
+    fn delete_rows(
         &self,
         table: &'static Table,
         by: &'static [&'static str],
         values: &[Param<'_>],
     ) -> Result<(), StoreError> {
-        self.overlay.borrow_mut().delete(table, by, values);
+        self.overlay.borrow_mut().delete_rows(table, by, values);
         Ok(())
     }
 
     fn flush(&self) -> Result<(), StoreError> {
         let Some(session) = self.session else { return Ok(()) };
         let layer = self.overlay.borrow_mut().take_current();
-        store(session, &layer).map_err(|failure| self.fail(failure))
+        store_layer(session, &layer).map_err(|failure| self.record_failure(failure))
     }
 
-    fn note_new(&self, id: &str) {
-        self.overlay.borrow_mut().note_new(id);
+    fn record_new_id(&self, id: &str) {
+        self.overlay.borrow_mut().record_new_id(id);
     }
 }

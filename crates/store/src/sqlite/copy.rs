@@ -40,10 +40,10 @@ pub struct BackupReport {
 }
 
 /// Copies to a file; gives what it must hold.
-pub(super) fn fill(source: &Connection, to: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn copy_database(source: &Connection, to: &Path) -> Result<BackupReport, StoreError> {
     // One state from the first page to the last count, whatever others write meanwhile.
     let moment = source.unchecked_transaction()?;
-    let expected = count(&moment, to)?;
+    let expected = count_rows(&moment, to)?;
     copy_pages(&moment, to).map_err(|error| match error {
         StoreError::Database(error) if is_of_target(&error) => {
             StoreError::Sqlite { path: to.to_owned(), source: error }
@@ -82,26 +82,29 @@ fn copy_pages(source: &Connection, to: &Path) -> Result<(), StoreError> {
 }
 
 /// Opens a database that nobody uses and checks all of it.
-pub(super) fn verify(path: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn verify_database(path: &Path) -> Result<BackupReport, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    let report = check(&connection, path)?;
+    let report = check_integrity(&connection, path)?;
     connection.close().map_err(|(_, error)| StoreError::from(error))?;
     Ok(report)
 }
 
 /// Counts what a database that nobody uses holds.
-pub(super) fn look(path: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn count_file_rows(path: &Path) -> Result<BackupReport, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    count(&Connection::open_with_flags(path, flags)?, path)
+    count_rows(&Connection::open_with_flags(path, flags)?, path)
 }
 
 /// Checks and counts all that a connection can read.
-pub(super) fn check(connection: &Connection, path: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn check_integrity(
+    connection: &Connection,
+    path: &Path,
+) -> Result<BackupReport, StoreError> {
     let verdict: String =
         connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
     match verdict.as_str() {
-        "ok" => count(connection, path),
+        "ok" => count_rows(connection, path),
         problem => {
             let problem = problem.replace('\n', " ");
             Err(StoreError::Damaged { path: path.to_owned(), problem })
@@ -109,7 +112,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<BackupReport
     }
 }
 
-fn count(connection: &Connection, path: &Path) -> Result<BackupReport, StoreError> {
+fn count_rows(connection: &Connection, path: &Path) -> Result<BackupReport, StoreError> {
     let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i64>(0));
     let schema = number("PRAGMA user_version")?;
     let bytes = number("PRAGMA page_count")?.saturating_mul(number("PRAGMA page_size")?);

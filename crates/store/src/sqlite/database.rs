@@ -39,7 +39,7 @@ impl Database {
     pub(super) fn new(mut connection: Connection) -> Result<Self, StoreError> {
         let (opened, deadline) = (Instant::now(), Arc::new(AtomicU64::new(u64::MAX)));
         let watched = deadline.clone();
-        let expired = move || millis(opened.elapsed()) > watched.load(Ordering::Relaxed);
+        let expired = move || to_millis(opened.elapsed()) > watched.load(Ordering::Relaxed);
         connection.progress_handler(STEPS_BETWEEN_CHECKS, Some(expired))?;
         // A log that is not whole would destroy the file: whoever closes says that it may be moved.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -49,7 +49,7 @@ impl Database {
     /// Gives the next statement its time.
     pub(super) fn start_timeout(&self) {
         let deadline = self.opened.elapsed() + STATEMENT_TIMEOUT;
-        self.deadline.store(millis(deadline), Ordering::Relaxed);
+        self.deadline.store(to_millis(deadline), Ordering::Relaxed);
     }
 
     /// Lets the time of the current statement be over.
@@ -92,11 +92,11 @@ impl Database {
 }
 
 /// Runs a statement without parameters; it stays prepared.
-pub(super) fn execute(database: &Database, sql: &str) -> Result<(), rusqlite::Error> {
+pub(super) fn execute_statement(database: &Database, sql: &str) -> Result<(), rusqlite::Error> {
     database.start_timeout();
     database.prepare_cached(sql)?.execute(()).map(drop)
 }
 
-fn millis(duration: Duration) -> u64 {
+fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

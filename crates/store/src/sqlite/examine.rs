@@ -40,13 +40,14 @@ pub struct DatabaseReport {
 ///
 /// # Errors
 /// When it is no whole database of a service.
-pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
-    let path = &place::resolve(path);
+pub fn examine_database(path: &Path) -> Result<DatabaseReport, StoreError> {
+    let path = &place::resolve_links(path);
     state::check_log(path)?;
-    let source = open::existing_source(path)?;
-    let content = copy::check(&source, path).map_err(|error| place::explain(error, path))?;
+    let source = open::open_existing_source(path)?;
+    let content = copy::check_integrity(&source, path)
+        .map_err(|error| place::translate_error(error, path))?;
     // A database that was closed has none.
-    let log_bytes = files::beside(path, "-wal").metadata().map_or(0, |log| log.len());
+    let log_bytes = files::with_suffix(path, "-wal").metadata().map_or(0, |log| log.len());
     let is_in_use = is_in_use(path);
     let deletion_pause = deletion_pause(&source);
     let free_bytes = free_bytes(path);
@@ -101,12 +102,12 @@ fn deletion_pause(source: &Connection) -> u64 {
 
 /// True while a service has the database open.
 pub fn is_in_use(path: &Path) -> bool {
-    NameLock::is_taken(&place::resolve(path))
+    NameLock::is_taken(&place::resolve_links(path))
 }
 
 #[cfg(unix)]
 fn free_bytes(path: &Path) -> Option<u64> {
-    let space = or_debug!(statvfs(files::folder(path)), "the free space is unknown")?;
+    let space = or_debug!(statvfs(files::parent_folder(path)), "the free space is unknown")?;
     Some(space.f_bavail.saturating_mul(space.f_frsize))
 }
 

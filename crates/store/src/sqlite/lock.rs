@@ -35,7 +35,7 @@ pub(crate) struct FileLock {
 impl NameLock {
     /// Locks `<path>-lock`; the file stays, for removing it would race.
     pub(crate) fn take(path: &Path) -> Result<Self, StoreError> {
-        let name = files::beside(path, "-lock");
+        let name = files::with_suffix(path, "-lock");
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
         let file = opened.map_err(|source| match source.kind() {
             // A file that is there is another user's, and the folder may be writable.
@@ -44,16 +44,16 @@ impl NameLock {
             }
             _ => StoreError::File { path: name.clone(), source },
         })?;
-        or_debug!(place::give_owner(&file, path), "the lock of the database keeps its owner");
-        lock(&file, path)?;
+        or_debug!(place::inherit_owner(&file, path), "the lock of the database keeps its owner");
+        try_lock_exclusive(&file, path)?;
         Ok(Self(file))
     }
 
     /// Locks the name if it was ever locked.
     pub(crate) fn take_existing(path: &Path) -> Result<Option<Self>, StoreError> {
-        let name = files::beside(path, "-lock");
+        let name = files::with_suffix(path, "-lock");
         match File::open(&name) {
-            Ok(file) => lock(&file, path).map(|()| Some(Self(file))),
+            Ok(file) => try_lock_exclusive(&file, path).map(|()| Some(Self(file))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(StoreError::File { path: name, source }),
         }
@@ -62,7 +62,7 @@ impl NameLock {
     /// True while somebody has locked the name. Asking takes the lock for a moment.
     pub(crate) fn is_taken(path: &Path) -> bool {
         // Without the file nobody has ever locked it.
-        File::open(files::beside(path, "-lock"))
+        File::open(files::with_suffix(path, "-lock"))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 }
@@ -77,13 +77,13 @@ impl Drop for NameLock {
 impl FileLock {
     /// Returns the first bytes of a file, at most `most`. Gives `None` if this process has locked the file, because a
     /// second descriptor would cost the first its record locks.
-    pub(crate) fn peek(path: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    pub(crate) fn peek_start(path: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
         let locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_locked(&locked, FileId::of(&path.metadata()?)) {
+        if is_locked(&locked, FileId::from_metadata(&path.metadata()?)) {
             return Ok(None);
         }
         let file = File::open(path)?;
-        if is_locked(&locked, FileId::of(&file.metadata()?)) {
+        if is_locked(&locked, FileId::from_metadata(&file.metadata()?)) {
             // The file was moved here since it was asked for by name: the descriptor must stay open.
             std::mem::forget(file);
             return Ok(None);
@@ -98,11 +98,11 @@ impl FileLock {
         let failed = |source| StoreError::File { path: path.to_owned(), source };
         let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked by name first: closing a second descriptor would cost the first its record locks.
-        if is_locked(&locked, FileId::of(&path.metadata().map_err(failed)?)) {
+        if is_locked(&locked, FileId::from_metadata(&path.metadata().map_err(failed)?)) {
             return Err(StoreError::Locked(path.to_owned()));
         }
         let file = File::open(path).map_err(failed)?;
-        let id = FileId::of(&file.metadata().map_err(failed)?);
+        let id = FileId::from_metadata(&file.metadata().map_err(failed)?);
         if is_locked(&locked, id) {
             // The file was moved here since it was asked for by name: the descriptor must stay open.
             std::mem::forget(file);
@@ -117,7 +117,7 @@ impl FileLock {
     pub(crate) fn of_new(file: File, path: &Path) -> Result<Self, StoreError> {
         let metadata = file.metadata();
         let id = metadata.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
-        let id = FileId::of(&id);
+        let id = FileId::from_metadata(&id);
         lock_file(&file, path)?;
         LOCKED.lock().unwrap_or_else(PoisonError::into_inner).push((process::id(), id));
         Ok(Self { file, id })
@@ -161,7 +161,7 @@ fn is_locked(_: &[(u32, FileId)], _: FileId) -> bool {
 
 #[cfg(unix)]
 fn lock_file(file: &File, path: &Path) -> Result<(), StoreError> {
-    lock(file, path)
+    try_lock_exclusive(file, path)
 }
 
 /// Locks are mandatory here: SQLite could not read a file that is locked as a whole.
@@ -170,7 +170,7 @@ fn lock_file(_: &File, _: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
+fn try_lock_exclusive(file: &File, path: &Path) -> Result<(), StoreError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => StoreError::Locked(path.to_owned()),
         TryLockError::Error(source) => StoreError::File { path: path.to_owned(), source },

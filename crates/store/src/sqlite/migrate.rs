@@ -16,12 +16,12 @@ use crate::schema::{self, ColumnType, Index, MIGRATIONS, Migration, SchemaChange
 pub(super) const APPLICATION_ID: i64 = 0x6769_6e6c;
 
 /// Brings a database of some schema, 0 for an empty one, to the newest.
-pub(super) fn migrate(connection: &Connection, schema: i64) -> Result<(), StoreError> {
-    apply(connection, schema, MIGRATIONS)
+pub(super) fn migrate_schema(connection: &Connection, schema: i64) -> Result<(), StoreError> {
+    apply_migrations(connection, schema, MIGRATIONS)
 }
 
 /// True when a migration is about to change a database that holds something.
-pub(super) fn changes(schema: i64) -> bool {
+pub(super) fn needs_migration(schema: i64) -> bool {
     schema != 0 && schema != schema::NEWEST
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn check_owner(connection: &Connection, path: &Path) -> Result<i64, S
 pub(super) fn back_up(source: &Connection, path: &Path, schema: i64) -> Result<(), StoreError> {
     // One that was made in this second is of a start that was killed before it changed anything.
     let copy = backup_path(path, schema);
-    let written = target::write(source, &copy, Overwrite::Yes);
+    let written = target::write_copy(source, &copy, Overwrite::Yes);
     let report = written.map_err(|error| StoreError::MigrationBackup {
         path: copy.clone(),
         source: Box::new(error),
@@ -62,10 +62,14 @@ pub(super) fn back_up(source: &Connection, path: &Path, schema: i64) -> Result<(
 /// was made, in UTC.
 fn backup_path(path: &Path, schema: i64) -> PathBuf {
     let now = Utc::now().format("%Y%m%dT%H%M%SZ");
-    files::beside(path, &format!("-schema-{schema}-{now}.backup"))
+    files::with_suffix(path, &format!("-schema-{schema}-{now}.backup"))
 }
 
-fn apply(connection: &Connection, schema: i64, migrations: &[Migration]) -> Result<(), StoreError> {
+fn apply_migrations(
+    connection: &Connection,
+    schema: i64,
+    migrations: &[Migration],
+) -> Result<(), StoreError> {
     let newest = migrations.last().map_or(0, |migration| migration.number);
     if schema == newest {
         return Ok(());
@@ -73,7 +77,7 @@ fn apply(connection: &Connection, schema: i64, migrations: &[Migration]) -> Resu
     let transaction = connection.unchecked_transaction()?;
     for migration in migrations.iter().filter(|migration| migration.number > schema) {
         for change in migration.changes {
-            transaction.execute_batch(&sql(change))?;
+            transaction.execute_batch(&change_sql(change))?;
         }
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -83,7 +87,7 @@ fn apply(connection: &Connection, schema: i64, migrations: &[Migration]) -> Resu
 }
 
 /// A change in the words of SQLite.
-fn sql(change: &SchemaChange) -> String {
+fn change_sql(change: &SchemaChange) -> String {
     match change {
         SchemaChange::CreateTable(Table { name, columns, key }) => {
             let columns =
@@ -127,11 +131,11 @@ mod tests {
     fn migrations_that_are_missing_are_applied_at_once() {
         let connection = Connection::open_in_memory().unwrap();
         let first = Migration { number: 1, changes: &[CreateTable(NOTES)] };
-        apply(&connection, 0, &[first]).unwrap();
+        apply_migrations(&connection, 0, &[first]).unwrap();
         connection.execute("INSERT INTO notes VALUES ('kept')", ()).unwrap();
 
         let second = Migration { number: 2, changes: &[CreateTable(MARKS)] };
-        apply(&connection, 1, &[first, second]).unwrap();
+        apply_migrations(&connection, 1, &[first, second]).unwrap();
 
         assert_eq!(schema_of(&connection), (2, vec!["marks".to_owned(), "notes".to_owned()]));
         let kept: String =
@@ -143,11 +147,11 @@ mod tests {
     fn a_migration_that_fails_leaves_nothing_of_itself_or_of_those_before() {
         let connection = Connection::open_in_memory().unwrap();
         let first = Migration { number: 1, changes: &[CreateTable(NOTES)] };
-        apply(&connection, 0, &[first]).unwrap();
+        apply_migrations(&connection, 0, &[first]).unwrap();
 
         let second = Migration { number: 2, changes: &[CreateTable(MARKS)] };
         let broken = Migration { number: 3, changes: &[CreateTable(NOTES)] };
-        let applied = apply(&connection, 1, &[first, second, broken]);
+        let applied = apply_migrations(&connection, 1, &[first, second, broken]);
 
         assert!(applied.is_err());
         assert_eq!(schema_of(&connection), (1, vec!["notes".to_owned()]));
@@ -157,7 +161,7 @@ mod tests {
     fn the_tables_of_a_new_database_are_those_of_the_migrations() {
         let connection = Connection::open_in_memory().unwrap();
 
-        migrate(&connection, 0).unwrap();
+        migrate_schema(&connection, 0).unwrap();
 
         let (number, names) = schema_of(&connection);
         assert_eq!(number, schema::NEWEST);

@@ -22,19 +22,16 @@ mod writer;
 use std::path::Path;
 
 pub use copy::{BackupReport, Overwrite};
-pub use examine::{DatabaseReport, examine, is_in_use};
+pub use examine::{DatabaseReport, examine_database, is_in_use};
 pub use open::MissingLog;
-pub use restore::restore;
+pub use restore::restore_database;
 
-pub use target::{CopyTarget, RestoreReport, remove_left};
+pub use target::{CopyTarget, RestoreReport, remove_leftover};
 
-pub(super) use open::{
-    Locks, OpenDatabase, existing as open_existing, file as open_file, memory as open_memory,
-    new_file,
-};
-pub use place::{check_other, resolve};
+pub(super) use open::{Locks, OpenDatabase, create_file, open_existing, open_file, open_memory};
+pub use place::{check_other, resolve_links};
 pub(super) use readers::Readers;
-pub(super) use start::start;
+pub(super) use start::start_engine;
 pub(super) use state::STATE;
 
 use super::StoreError;
@@ -45,7 +42,7 @@ use super::StoreError;
 /// When it cannot be used, with the reason; that a service uses it is no such reason. Whether its log is there
 /// is for whoever has locked it to say: a service may be using it under another name.
 pub fn check_file(path: &Path) -> Result<(), StoreError> {
-    let path = place::resolve(path);
+    let path = place::resolve_links(path);
     place::check_place(&path)?;
     open::check_unlocked_start(&path)
 }
@@ -55,9 +52,9 @@ pub fn check_file(path: &Path) -> Result<(), StoreError> {
 /// # Errors
 /// As [`super::Store::back_up`], or when the file is no database of a service, or lacks its log.
 pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
-    let path = &place::resolve(path);
+    let path = &place::resolve_links(path);
     place::check_other(path, to)?;
     state::check_log(path)?;
-    let source = open::existing_source(path)?;
-    target::write(&source, to, overwrite).map_err(|error| place::explain(error, path))
+    let source = open::open_existing_source(path)?;
+    target::write_copy(&source, to, overwrite).map_err(|error| place::translate_error(error, path))
 }

@@ -55,7 +55,7 @@ pub(super) enum Connections {
 }
 
 impl OpenDatabase {
-    fn of_file((database, place): (Database, DatabaseFile), ids: Ids, locks: Locks) -> Self {
+    fn from_file((database, place): (Database, DatabaseFile), ids: Ids, locks: Locks) -> Self {
         let connections = Connections::File(Box::new((database, place)));
         Self { connections, ids, locks: Some(locks) }
     }
@@ -69,30 +69,30 @@ pub(crate) struct Locks {
 }
 
 /// A database in memory, ready for use.
-pub(crate) fn memory(origin: Origin) -> Result<OpenDatabase, StoreError> {
+pub(crate) fn open_memory(origin: Origin) -> Result<OpenDatabase, StoreError> {
     let database = Database::new(Connection::open_in_memory()?)?;
-    configure(&database)?;
-    migrate::migrate(&database, 0)?;
+    configure_connection(&database)?;
+    migrate::migrate_schema(&database, 0)?;
     let connections = Connections::Memory(Arc::new(Mutex::new(Some(database))));
-    Ok(OpenDatabase { connections, ids: Ids::of(origin), locks: None })
+    Ok(OpenDatabase { connections, ids: Ids::from_origin(origin), locks: None })
 }
 
 /// Opens a file; a new database gets what `fill` stores before it gets its name.
-pub(crate) fn file<E: From<StoreError>>(
+pub(crate) fn open_file<E: From<StoreError>>(
     path: &Path,
     origin: Origin,
     missing_log: MissingLog,
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
 ) -> Result<OpenDatabase, E> {
-    let path = &place::resolve(path);
+    let path = &place::resolve_links(path);
     place::check_place(path)?;
     let name = NameLock::take(path)?;
     create::remove_unfinished(path)?;
     if place::is_new(path) {
-        let ids = Ids::of(origin);
-        let (file, ()) = create::create(path, &ids, fill)?;
+        let ids = Ids::from_origin(origin);
+        let (file, ()) = create::create_database(path, &ids, fill)?;
         let locks = Locks { _file: file, _name: name };
-        return Ok(OpenDatabase::of_file(writer(path, schema::NEWEST)?, ids, locks));
+        return Ok(OpenDatabase::from_file(open_writer(path, schema::NEWEST)?, ids, locks));
     }
     let mut file = FileLock::take(path)?;
     check_other_names(path)?;
@@ -100,54 +100,54 @@ pub(crate) fn file<E: From<StoreError>>(
         state::check_log(path)?;
     }
     let schema = check_content(path, &mut file)?;
-    if migrate::changes(schema) {
-        migrate::back_up(&source(path)?, path, schema)?;
+    if migrate::needs_migration(schema) {
+        migrate::back_up(&open_source(path)?, path, schema)?;
     }
-    let opened = writer(path, schema)?;
-    let ids = ids(&opened.0, origin)?;
-    Ok(OpenDatabase::of_file(opened, ids, Locks { _file: file, _name: name }))
+    let opened = open_writer(path, schema)?;
+    let ids = load_ids(&opened.0, origin)?;
+    Ok(OpenDatabase::from_file(opened, ids, Locks { _file: file, _name: name }))
 }
 
 /// Makes a file that must not be there, with what `fill` stores.
-pub(crate) fn new_file<T, E: From<StoreError>>(
+pub(crate) fn create_file<T, E: From<StoreError>>(
     path: &Path,
     fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
-    let path = &place::resolve(path);
+    let path = &place::resolve_links(path);
     place::check_place(path)?;
     let _name = NameLock::take(path)?;
     create::remove_unfinished(path)?;
     if !place::is_new(path) {
         return Err(StoreError::Exists(path.to_owned()).into());
     }
-    let (_file, filled) = create::create(path, &Ids::default(), fill)?;
+    let (_file, filled) = create::create_database(path, &Ids::default(), fill)?;
     Ok(filled)
 }
 
 /// Opens a file that must be there.
-pub(crate) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
-    let path = &place::resolve(path);
+pub(crate) fn open_existing(path: &Path) -> Result<OpenDatabase, StoreError> {
+    let path = &place::resolve_links(path);
     place::check_place(path)?;
     if place::is_new(path) {
         return Err(StoreError::Missing(path.to_owned()));
     }
-    file(path, Origin::default(), MissingLog::Refuse, |_| Ok(()))
+    open_file(path, Origin::default(), MissingLog::Refuse, |_| Ok(()))
 }
 
 /// The connection for writing.
-fn writer(path: &Path, schema: i64) -> Result<(Database, DatabaseFile), StoreError> {
+fn open_writer(path: &Path, schema: i64) -> Result<(Database, DatabaseFile), StoreError> {
     let opened = || {
         let database = Database::new(Connection::open(path)?)?;
-        prepare(&database, schema)?;
+        prepare_connection(&database, schema)?;
         let frames = database.log_frames()?;
-        Ok((database, DatabaseFile::of(path, frames)?))
+        Ok((database, DatabaseFile::from_path(path, frames)?))
     };
-    opened().map_err(|error| place::explain(error, path))
+    opened().map_err(|error| place::translate_error(error, path))
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
-fn ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> {
-    let ids = Ids::of(origin);
+fn load_ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> {
+    let ids = Ids::from_origin(origin);
     // The last of each kind; no other row is looked at.
     let mut query = connection.prepare(
         "SELECT kind, id FROM resources
@@ -167,7 +167,7 @@ fn ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> {
 }
 
 /// A connection for reading from a file that [`file()`] has opened.
-pub(crate) fn reader(path: &Path) -> Result<Database, StoreError> {
+pub(crate) fn open_reader(path: &Path) -> Result<Database, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -179,8 +179,8 @@ pub(crate) fn reader(path: &Path) -> Result<Database, StoreError> {
 ///
 /// Only SQLite opens the file: closing any other descriptor would cost a service in this process its
 /// locks.
-pub(crate) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
-    let path = &place::resolve(path);
+pub(crate) fn open_existing_source(path: &Path) -> Result<Connection, StoreError> {
+    let path = &place::resolve_links(path);
     if place::is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
     }
@@ -188,12 +188,12 @@ pub(crate) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
         return Err(StoreError::Missing(path.to_owned()));
     }
     let opened =
-        source(path).and_then(|source| migrate::check_owner(&source, path).map(|_| source));
-    opened.map_err(|error| place::explain(error, path))
+        open_source(path).and_then(|source| migrate::check_owner(&source, path).map(|_| source));
+    opened.map_err(|error| place::translate_error(error, path))
 }
 
 /// A connection for copying all of a file; nothing that it does has a time limit.
-pub(crate) fn source(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_source(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -210,9 +210,11 @@ fn check_other_names(path: &Path) -> Result<(), StoreError> {
     if !place::has_other_names(&file) {
         return Ok(());
     }
-    for entry in files::folder(path).read_dir().map_err(failed)? {
+    for entry in files::parent_folder(path).read_dir().map_err(failed)? {
         let other = entry.map_err(failed)?.path();
-        let is_same = other.symlink_metadata().is_ok_and(|it| FileId::of(&it) == FileId::of(&file));
+        let is_same = other
+            .symlink_metadata()
+            .is_ok_and(|it| FileId::from_metadata(&it) == FileId::from_metadata(&file));
         if is_same && other.file_name() != path.file_name() && place::has_changes_beside(&other) {
             return Err(StoreError::OtherName { path: path.to_owned(), other });
         }
@@ -223,18 +225,18 @@ fn check_other_names(path: &Path) -> Result<(), StoreError> {
 /// Looks into the file through a connection that cannot write; gives its schema, 0 for a new one.
 fn check_content(path: &Path, file: &mut FileLock) -> Result<i64, StoreError> {
     check_start(path, file)?;
-    let checked = reader(path).and_then(|database| inspect(&database, path));
+    let checked = open_reader(path).and_then(|database| inspect_content(&database, path));
     let checked = match checked {
         // A change that a killed process left half done must be undone before anything is read.
         Err(StoreError::Database(error))
             if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) =>
         {
             let opened = Connection::open(path).map_err(StoreError::from).and_then(Database::new);
-            opened.and_then(|database| inspect(&database, path))
+            opened.and_then(|database| inspect_content(&database, path))
         }
         checked => checked,
     };
-    checked.map_err(|error| place::explain(error, path))
+    checked.map_err(|error| place::translate_error(error, path))
 }
 
 /// Refuses a file that does not begin like a database, before anything locks it. An empty file is a new database.
@@ -242,7 +244,7 @@ pub(super) fn check_unlocked_start(path: &Path) -> Result<(), StoreError> {
     if place::is_new(path) {
         return Ok(());
     }
-    let start = FileLock::peek(path, HEADER_BYTES);
+    let start = FileLock::peek_start(path, HEADER_BYTES);
     match start.map_err(|source| StoreError::File { path: path.to_owned(), source })? {
         Some(start) => check_header(path, &start),
         None => Ok(()),
@@ -266,7 +268,7 @@ fn check_header(path: &Path, start: &[u8]) -> Result<(), StoreError> {
     Err(StoreError::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() })
 }
 
-fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+fn inspect_content(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
     let found = migrate::check_owner(connection, path)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
@@ -280,15 +282,15 @@ fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
 }
 
 /// Makes a connection ready for writing; it waits for other programs from then on.
-fn prepare(connection: &Connection, schema: i64) -> Result<(), StoreError> {
+fn prepare_connection(connection: &Connection, schema: i64) -> Result<(), StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
-    configure(connection)?;
+    configure_connection(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // The writer moves the log, once it has seen that the log is whole.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_LOG_BYTES)?;
-    migrate::migrate(connection, schema)?;
+    migrate::migrate_schema(connection, schema)?;
     match state::set_open(connection) {
         // Reading must go on, and a copy that lacks its log is not noticed until there is space.
         Err(error) if error.fault() == Some(StorageFault::Full) => {
@@ -302,7 +304,7 @@ fn prepare(connection: &Connection, schema: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(crate) fn configure(connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn configure_connection(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())

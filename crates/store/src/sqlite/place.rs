@@ -17,13 +17,13 @@ pub(super) struct FileId(u64, u64);
 
 impl FileId {
     #[cfg(unix)]
-    pub(super) fn of(file: &Metadata) -> Self {
+    pub(super) fn from_metadata(file: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         Self(file.dev(), file.ino())
     }
 
     #[cfg(not(unix))]
-    pub(super) fn of(_: &Metadata) -> Self {
+    pub(super) fn from_metadata(_: &Metadata) -> Self {
         Self(0, 0)
     }
 }
@@ -66,16 +66,16 @@ pub(crate) struct DatabaseFile {
 
 impl DatabaseFile {
     /// The place of a database that is open, with its log of so many frames.
-    pub(super) fn of(path: &Path, log_frames: u64) -> Result<Self, StoreError> {
-        let log_path = files::beside(path, "-wal");
-        let (file, log) = (metadata(path, path)?, metadata(&log_path, path)?);
+    pub(super) fn from_path(path: &Path, log_frames: u64) -> Result<Self, StoreError> {
+        let log_path = files::with_suffix(path, "-wal");
+        let (file, log) = (read_metadata(path, path)?, read_metadata(&log_path, path)?);
         let log_file = File::open(&log_path)
             .map_err(|source| StoreError::File { path: log_path.clone(), source })?;
         Ok(Self {
             path: path.to_owned(),
             log_path,
-            file: FileId::of(&file),
-            log: FileId::of(&log),
+            file: FileId::from_metadata(&file),
+            log: FileId::from_metadata(&log),
             log_file,
             log_frames: AtomicU64::new(log_frames),
             size: AtomicU64::new(file.len()),
@@ -88,16 +88,16 @@ impl DatabaseFile {
 
     /// Finds out whether what is written now can be found by the name of the database; gives the
     /// size of its log.
-    pub(super) fn check(&self) -> Result<u64, StoreError> {
-        let file = metadata(&self.path, &self.path)?;
-        if FileId::of(&file) != self.file {
-            return Err(self.detached("another file has taken the place of the database"));
+    pub(super) fn check_identity(&self) -> Result<u64, StoreError> {
+        let file = read_metadata(&self.path, &self.path)?;
+        if FileId::from_metadata(&file) != self.file {
+            return Err(self.detached_error("another file has taken the place of the database"));
         }
         if file.len() < self.size.fetch_max(file.len(), Ordering::Relaxed) {
-            return Err(self.detached("the file of the database was cut short"));
+            return Err(self.detached_error("the file of the database was cut short"));
         }
-        let log = metadata(&self.log_path, &self.path)?;
-        if FileId::of(&log) != self.log {
+        let log = read_metadata(&self.log_path, &self.path)?;
+        if FileId::from_metadata(&log) != self.log {
             return Err(StoreError::Detached {
                 path: self.log_path.clone(),
                 problem: "another file has taken the place of the database's log",
@@ -156,12 +156,12 @@ impl DatabaseFile {
         |source| StoreError::File { path: self.log_path.clone(), source }
     }
 
-    fn detached(&self, problem: &'static str) -> StoreError {
+    fn detached_error(&self, problem: &'static str) -> StoreError {
         StoreError::Detached { path: self.path.clone(), problem }
     }
 }
 
-fn metadata(path: &Path, database: &Path) -> Result<Metadata, StoreError> {
+fn read_metadata(path: &Path, database: &Path) -> Result<Metadata, StoreError> {
     path.metadata().map_err(|source| match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::Detached {
             path: path.to_owned(),
@@ -178,7 +178,7 @@ fn metadata(path: &Path, database: &Path) -> Result<Metadata, StoreError> {
 /// The name that a path leads to where its last part is a symbolic link, which need not exist.
 ///
 /// SQLite keeps its log beside that name, so all that belongs to the database is there.
-pub fn resolve(path: &Path) -> PathBuf {
+pub fn resolve_links(path: &Path) -> PathBuf {
     /// How many links may lead to each other, as in the kernel.
     const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
@@ -192,8 +192,8 @@ pub fn resolve(path: &Path) -> PathBuf {
 
 /// Refuses a copy to what is copied, by whatever name.
 pub fn check_other(path: &Path, to: &Path) -> Result<(), StoreError> {
-    let (path, to) = (&resolve(path), resolve(to));
-    let id = |path: &Path| path.metadata().map(|file| FileId::of(&file)).ok();
+    let (path, to) = (&resolve_links(path), resolve_links(to));
+    let id = |path: &Path| path.metadata().map(|file| FileId::from_metadata(&file)).ok();
     if *path == to || cfg!(unix) && id(path).is_some_and(|path| id(&to) == Some(path)) {
         return Err(StoreError::SameFile(to));
     }
@@ -206,11 +206,11 @@ pub fn check_other(path: &Path, to: &Path) -> Result<(), StoreError> {
 /// # Errors
 /// When there is a database of another user, whose file only an administrator can make.
 #[cfg(unix)]
-pub(super) fn give_owner(file: &File, database: &Path) -> std::io::Result<()> {
+pub(super) fn inherit_owner(file: &File, database: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
     let (own, former) = (file.metadata()?, database.metadata());
     let is_former = former.is_ok();
-    let of = former.or_else(|_| files::folder(database).metadata())?;
+    let of = former.or_else(|_| files::parent_folder(database).metadata())?;
     if (own.uid(), own.gid()) == (of.uid(), of.gid()) {
         return Ok(());
     }
@@ -223,24 +223,24 @@ pub(super) fn give_owner(file: &File, database: &Path) -> std::io::Result<()> {
 
 /// Files have no such owner here.
 #[cfg(not(unix))]
-pub(super) fn give_owner(_: &File, _: &Path) -> std::io::Result<()> {
+pub(super) fn inherit_owner(_: &File, _: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
 /// Removes the files that SQLite keeps beside a database.
 pub(super) fn remove_companions(path: &Path) -> Result<(), StoreError> {
-    COMPANIONS.iter().try_for_each(|suffix| remove(&files::beside(path, suffix)))
+    COMPANIONS.iter().try_for_each(|suffix| remove_if_present(&files::with_suffix(path, suffix)))
 }
 
 /// True when SQLite has left changes beside a name that are not in the file yet.
 pub(super) fn has_changes_beside(path: &Path) -> bool {
     let is_filled =
-        |suffix| files::beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
+        |suffix| files::with_suffix(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
     is_filled("-wal") || is_filled("-journal")
 }
 
 /// Removes a file that need not be there.
-pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_if_present(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {
             Err(StoreError::File { path: path.to_owned(), source })
@@ -265,7 +265,7 @@ pub(crate) fn check_place(path: &Path) -> Result<(), StoreError> {
     if is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
     }
-    let folder = match files::folder(path).metadata() {
+    let folder = match files::parent_folder(path).metadata() {
         Ok(folder) if folder.is_dir() => folder,
         Ok(_) => return Err(StoreError::MissingDirectory(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -287,7 +287,7 @@ pub(crate) fn check_place(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Gives the errors of SQLite that have a name of ours that name.
-pub(crate) fn explain(error: StoreError, path: &Path) -> StoreError {
+pub(crate) fn translate_error(error: StoreError, path: &Path) -> StoreError {
     let StoreError::Database(inner) = error else { return error };
     let path = path.to_owned();
     match inner.sqlite_error_code() {

@@ -39,13 +39,13 @@ struct Idle {
 
 impl Readers {
     /// Opens the first connection, so that there is one to read with whatever becomes of the file.
-    pub(crate) fn of(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
+    pub(crate) fn from_file(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
         let pool = Pool { place, idle: Mutex::default(), returned: Condvar::new() };
-        pool.give_back(pool.open()?);
+        pool.return_connection(pool.open_connection()?);
         Ok(Self::File(Box::new(pool)))
     }
 
-    pub(crate) fn shared(connection: SharedDatabase) -> Self {
+    pub(crate) fn from_shared(connection: SharedDatabase) -> Self {
         Self::Shared(connection)
     }
 
@@ -54,12 +54,12 @@ impl Readers {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let database = guard.as_ref().ok_or(StoreError::Closed)?;
-                tables::read(database, work)
+                tables::run_read(database, work)
             }
             Self::File(pool) => {
-                let database = pool.take()?;
-                let result = tables::read(&database, work);
-                pool.give_back(database);
+                let database = pool.take_connection()?;
+                let result = tables::run_read(&database, work);
+                pool.return_connection(database);
                 result
             }
         }
@@ -76,13 +76,13 @@ impl Readers {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let database = guard.as_ref().ok_or(StoreError::Closed)?;
                 database.start_timeout();
-                target::write(database, to, overwrite)
+                target::write_copy(database, to, overwrite)
             }
             Self::File(pool) => {
-                pool.place.check()?;
+                pool.place.check_identity()?;
                 let path = pool.place.path();
-                let written = target::write(&open::source(path)?, to, overwrite);
-                written.map_err(|error| place::explain(error, path))
+                let written = target::write_copy(&open::open_source(path)?, to, overwrite);
+                written.map_err(|error| place::translate_error(error, path))
             }
         }
     }
@@ -90,7 +90,7 @@ impl Readers {
     /// Closes what is idle; what is in use closes when it is given back.
     pub(crate) fn close(&self) {
         if let Self::File(pool) = self {
-            let mut idle = pool.idle();
+            let mut idle = pool.lock_idle();
             idle.closed = true;
             idle.connections.clear();
         }
@@ -98,8 +98,8 @@ impl Readers {
 }
 
 impl Pool {
-    fn take(&self) -> Result<Database, StoreError> {
-        let mut idle = self.idle();
+    fn take_connection(&self) -> Result<Database, StoreError> {
+        let mut idle = self.lock_idle();
         if idle.closed {
             return Err(StoreError::Closed);
         }
@@ -107,29 +107,29 @@ impl Pool {
             return Ok(database);
         }
         drop(idle);
-        match self.open() {
+        match self.open_connection() {
             // Those that are open still read the file that has lost its name.
             Err(StoreError::Detached { path, problem }) => {
-                self.wait().ok_or(StoreError::Detached { path, problem })
+                self.wait_for_connection().ok_or(StoreError::Detached { path, problem })
             }
             opened => opened,
         }
     }
 
     /// Opens a connection, which is to the same file and log as the others.
-    fn open(&self) -> Result<Database, StoreError> {
-        self.place.check()?;
-        let database = open::reader(self.place.path())?;
+    fn open_connection(&self) -> Result<Database, StoreError> {
+        self.place.check_identity()?;
+        let database = open::open_reader(self.place.path())?;
         // Opens the log as well.
         database.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
-        self.place.check()?;
+        self.place.check_identity()?;
         Ok(database)
     }
 
     /// Waits for a connection to be given back; none when all are gone.
-    fn wait(&self) -> Option<Database> {
+    fn wait_for_connection(&self) -> Option<Database> {
         let nobody = |idle: &mut Idle| !idle.closed && idle.connections.is_empty();
-        let mut idle = self.idle();
+        let mut idle = self.lock_idle();
         idle.waiting += 1;
         let waited = self.returned.wait_timeout_while(idle, BUSY_TIMEOUT, nobody);
         let (mut idle, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -137,8 +137,8 @@ impl Pool {
         idle.connections.pop()
     }
 
-    fn give_back(&self, database: Database) {
-        let mut idle = self.idle();
+    fn return_connection(&self, database: Database) {
+        let mut idle = self.lock_idle();
         if !idle.closed && idle.connections.len() < KEPT {
             idle.connections.push(database);
             if idle.waiting > 0 {
@@ -147,7 +147,7 @@ impl Pool {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn lock_idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

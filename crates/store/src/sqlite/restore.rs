@@ -15,16 +15,16 @@ use crate::StoreError;
 /// # Errors
 /// When the copy is no whole database, a service uses the name, or there is a database that may not be
 /// replaced; what is there stays then.
-pub fn restore(
+pub fn restore_database(
     from: &Path,
     path: &Path,
     overwrite: Overwrite,
 ) -> Result<RestoreReport, StoreError> {
-    let from = &place::resolve(from);
+    let from = &place::resolve_links(from);
     place::check_other(from, path)?;
-    place::check_place(&place::resolve(path))?;
+    place::check_place(&place::resolve_links(path))?;
     state::check_log(from)?;
-    let source = open::existing_source(from)?;
-    copy::verify(from).map_err(|error| place::explain(error, from))?;
-    CopyTarget::of_database(path, overwrite)?.fill(&source)
+    let source = open::open_existing_source(from)?;
+    copy::verify_database(from).map_err(|error| place::translate_error(error, from))?;
+    CopyTarget::for_database(path, overwrite)?.fill_from(&source)
 }

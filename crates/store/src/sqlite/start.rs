@@ -9,16 +9,18 @@ use crate::StoreError;
 use crate::writer::Writer;
 
 /// Gives what reads and what writes, and what is to be held as long as these are in use.
-pub(crate) fn start(opened: OpenDatabase) -> Result<(Readers, Writer, Option<Locks>), StoreError> {
+pub(crate) fn start_engine(
+    opened: OpenDatabase,
+) -> Result<(Readers, Writer, Option<Locks>), StoreError> {
     let OpenDatabase { connections, ids, locks } = opened;
     let (readers, connection) = match connections {
         Connections::File(file) => {
             let (database, place) = *file;
             let place = Arc::new(place);
-            (Readers::of(place.clone())?, WriterConnection::own(database, place))
+            (Readers::from_file(place.clone())?, WriterConnection::from_database(database, place))
         }
         Connections::Memory(shared) => {
-            (Readers::shared(shared.clone()), WriterConnection::Shared(shared))
+            (Readers::from_shared(shared.clone()), WriterConnection::Shared(shared))
         }
     };
     let writer = Writer::start(|shared| SqliteCommitter::new(connection, ids, shared))?;

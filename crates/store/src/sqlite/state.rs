@@ -41,18 +41,18 @@ pub(super) fn set_closed(connection: &Connection) -> Result<(), StoreError> {
 
 /// Refuses a file that was not closed and has no log beside it: what is missing is unknown.
 pub(super) fn check_log(path: &Path) -> Result<(), StoreError> {
-    if log_of(path).exists() || !says_open(path) {
+    if log_path(path).exists() || !is_marked_open(path) {
         return Ok(());
     }
-    Err(StoreError::LogMissing { path: path.to_owned(), log: log_of(path) })
+    Err(StoreError::LogMissing { path: path.to_owned(), log: log_path(path) })
 }
 
-fn log_of(path: &Path) -> PathBuf {
-    files::beside(path, "-wal")
+fn log_path(path: &Path) -> PathBuf {
+    files::with_suffix(path, "-wal")
 }
 
 /// What the file says, without its log. What cannot be read is for others to judge.
-fn says_open(path: &Path) -> bool {
+fn is_marked_open(path: &Path) -> bool {
     let Some(path) = path.to_str() else { return false };
     // Otherwise SQLite makes an empty log, and the next start would take that for the one that is missing.
     let uri = format!("file:{}?immutable=1", utf8_percent_encode(path, PLAIN));

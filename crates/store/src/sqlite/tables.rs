@@ -7,7 +7,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use ginnel_base::logging::or_debug;
 
-use super::database::{Database, execute};
+use super::database::{Database, execute_statement};
 use crate::batch_error::BatchError;
 use crate::schema::Table;
 use crate::select::Select;
@@ -27,10 +27,13 @@ pub(super) struct SqliteTables<'connection> {
 }
 
 /// Reads from one state of the database.
-pub(super) fn read(database: &Database, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
-    execute(database, "BEGIN")?;
+pub(super) fn run_read(
+    database: &Database,
+    work: &mut dyn FnMut(&View<'_>),
+) -> Result<(), StoreError> {
+    execute_statement(database, "BEGIN")?;
     let _end = EndOfRead(database);
-    work(&View::of(&SqliteTables::of(database)));
+    work(&View::from_tables(&SqliteTables::from_database(database)));
     Ok(())
 }
 
@@ -40,12 +43,12 @@ struct EndOfRead<'connection>(&'connection Database);
 impl Drop for EndOfRead<'_> {
     fn drop(&mut self) {
         // It has nothing to lose.
-        or_debug!(execute(self.0, "COMMIT"), "cannot end a read");
+        or_debug!(execute_statement(self.0, "COMMIT"), "cannot end a read");
     }
 }
 
 impl<'connection> SqliteTables<'connection> {
-    pub(super) fn of(database: &'connection Database) -> Self {
+    pub(super) fn from_database(database: &'connection Database) -> Self {
         Self { database, failure: RefCell::default() }
     }
 
@@ -54,15 +57,15 @@ impl<'connection> SqliteTables<'connection> {
         self.failure.into_inner()
     }
 
-    fn execute(&self, sql: &str, values: &[Param<'_>]) -> Result<(), StoreError> {
+    fn execute_sql(&self, sql: &str, values: &[Param<'_>]) -> Result<(), StoreError> {
         self.database.start_timeout();
         let run =
             |mut it: rusqlite::CachedStatement<'_>| it.execute(rusqlite::params_from_iter(values));
         let done = self.database.prepare_cached(sql).and_then(run);
-        done.map(drop).map_err(StoreError::from).inspect_err(|error| self.note_failure(error))
+        done.map(drop).map_err(StoreError::from).inspect_err(|error| self.record_failure(error))
     }
 
-    fn note_failure(&self, error: &StoreError) {
+    fn record_failure(&self, error: &StoreError) {
         if let Some(fault) = error.fault() {
             let problem = error.to_string();
             self.failure.replace(Some(BatchError { fault: Some(fault), problem, file: None }));
@@ -70,7 +73,7 @@ impl<'connection> SqliteTables<'connection> {
     }
 
     /// How many bytes the database has.
-    fn size(&self) -> Result<u64, StoreError> {
+    fn database_size(&self) -> Result<u64, StoreError> {
         let number = |sql: &str| -> Result<i64, rusqlite::Error> {
             self.database.start_timeout();
             self.database.prepare_cached(sql)?.query_row((), |row| row.get(0))
@@ -81,23 +84,28 @@ impl<'connection> SqliteTables<'connection> {
 }
 
 impl ReadTables for SqliteTables<'_> {
-    fn select(
+    fn select_rows(
         &self,
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
     ) -> Result<(), StoreError> {
-        self.query(select.sql(), values, keep)
+        self.query_rows(select.sql(), values, keep)
     }
 
-    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError> {
-        let mut size = ResultSize::of(self);
+    fn query_rows(
+        &self,
+        sql: &str,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
+        let mut size = ResultSize::for_tables(self);
         self.database.start_timeout();
         let mut query = self.database.prepare_cached(sql)?;
         let columns = query.column_count();
         let mut rows = query.query(rusqlite::params_from_iter(values))?;
         while let Some(row) = rows.next()? {
-            size.add(row, columns)?;
+            size.add_row(row, columns)?;
             keep(row)?;
         }
         Ok(())
@@ -105,18 +113,18 @@ impl ReadTables for SqliteTables<'_> {
 }
 
 impl WriteTables for SqliteTables<'_> {
-    fn put(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
-        self.execute(&put_sql(table), row)
+    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
+        self.execute_sql(&put_sql(table), row)
     }
 
-    fn delete(
+    fn delete_rows(
         &self,
         table: &'static Table,
         by: &'static [&'static str],
         values: &[Param<'_>],
     ) -> Result<(), StoreError> {
         let conditions: Vec<_> = by.iter().map(|name| format!(" AND {name} = ?")).collect();
-        self.execute(
+        self.execute_sql(
             &format!("DELETE FROM {} WHERE TRUE{}", table.name, conditions.concat()),
             values,
         )
@@ -125,7 +133,7 @@ impl WriteTables for SqliteTables<'_> {
 
 /// Stores a row in place of the one with its key.
 fn put_sql(table: &Table) -> String {
-    let names: Vec<_> = table.names().collect();
+    let names: Vec<_> = table.column_names().collect();
     let places = vec!["?"; names.len()].join(", ");
     let values = names.iter().filter(|name| !table.key.contains(name));
     let updates: Vec<_> = values.map(|name| format!("{name} = excluded.{name}")).collect();
@@ -180,17 +188,17 @@ struct ResultSize<'tables> {
 }
 
 impl<'tables> ResultSize<'tables> {
-    fn of(tables: &'tables SqliteTables<'tables>) -> Self {
+    fn for_tables(tables: &'tables SqliteTables<'tables>) -> Self {
         Self { tables, bytes: 0, limit: UNCHECKED_RESULT_BYTES }
     }
 
-    fn add(&mut self, row: &rusqlite::Row<'_>, columns: usize) -> Result<(), StoreError> {
+    fn add_row(&mut self, row: &rusqlite::Row<'_>, columns: usize) -> Result<(), StoreError> {
         self.bytes += MIN_ROW_BYTES;
         for column in 0..columns {
             self.bytes += bytes_of(row.get_ref(column)?);
         }
         if self.bytes > self.limit {
-            self.limit = self.tables.size()?;
+            self.limit = self.tables.database_size()?;
         }
         if self.bytes > self.limit {
             return Err(StoreError::Inconsistent(
@@ -223,7 +231,7 @@ mod tests {
 
     fn texts(database: &Database, sql: &str) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
-        SqliteTables::of(database).query(sql, &[], &mut |row| {
+        SqliteTables::from_database(database).query_rows(sql, &[], &mut |row| {
             found.push(row.text(0)?.to_owned());
             Ok(())
         })?;

@@ -64,31 +64,35 @@ impl CopyTarget {
     ///
     /// # Errors
     /// When a service or another copy uses the name, or a file has it and may not be replaced.
-    pub fn take(to: &Path, overwrite: Overwrite) -> Result<Self, StoreError> {
+    pub fn for_file(to: &Path, overwrite: Overwrite) -> Result<Self, StoreError> {
         if overwrite == Overwrite::No && to.symlink_metadata().is_ok() {
             return Err(StoreError::Exists(to.to_owned()));
         }
-        let path = place::resolve(to);
+        let path = place::resolve_links(to);
         place::check_place(&path)?;
         // No service has used a name without such a file, and a copy makes none.
         let name = NameLock::take_existing(&path)?;
-        Self::lock(path, name, Former::Removed)
+        Self::lock_path(path, name, Former::Removed)
     }
 
     /// The place of a database, which a service is to open.
-    pub(super) fn of_database(path: &Path, overwrite: Overwrite) -> Result<Self, StoreError> {
-        let path = place::resolve(path);
+    pub(super) fn for_database(path: &Path, overwrite: Overwrite) -> Result<Self, StoreError> {
+        let path = place::resolve_links(path);
         place::check_place(&path)?;
         let name = NameLock::take(&path)?;
         if overwrite == Overwrite::No && !place::is_new(&path) {
             return Err(StoreError::Exists(path));
         }
-        Self::lock(path, Some(name), Former::Kept)
+        Self::lock_path(path, Some(name), Former::Kept)
     }
 
-    fn lock(path: PathBuf, name: Option<NameLock>, former: Former) -> Result<Self, StoreError> {
+    fn lock_path(
+        path: PathBuf,
+        name: Option<NameLock>,
+        former: Former,
+    ) -> Result<Self, StoreError> {
         let former_lock = path.exists().then(|| FileLock::take(&path)).transpose()?;
-        let partial = PartialFile::take(&path)?;
+        let partial = PartialFile::create_or_wait(&path)?;
         Ok(Self { path, partial, former, former_lock, _name: name })
     }
 
@@ -98,9 +102,9 @@ impl CopyTarget {
     }
 
     /// Copies what `source` can read now, and puts it in place.
-    pub(super) fn fill(self, source: &Connection) -> Result<RestoreReport, StoreError> {
-        let expected = copy::fill(source, &self.partial.path)?;
-        self.finish(Some(&expected))
+    pub(super) fn fill_from(self, source: &Connection) -> Result<RestoreReport, StoreError> {
+        let expected = copy::copy_database(source, &self.partial.path)?;
+        self.verify_and_publish(Some(&expected))
     }
 
     /// Checks and counts the file, puts it on disk, and gives it the name.
@@ -108,48 +112,55 @@ impl CopyTarget {
     /// # Errors
     /// When the file is no whole database, or cannot get the name.
     pub fn publish(self) -> Result<RestoreReport, StoreError> {
-        self.finish(None)
+        self.verify_and_publish(None)
     }
 
-    fn finish(mut self, expected: Option<&BackupReport>) -> Result<RestoreReport, StoreError> {
+    fn verify_and_publish(
+        mut self,
+        expected: Option<&BackupReport>,
+    ) -> Result<RestoreReport, StoreError> {
         let partial = &self.partial.path;
         if self.former == Former::Kept {
-            self.partial.inherit(&self.path)?;
+            self.partial.inherit_attributes(&self.path)?;
         }
         self.partial.sync()?;
         state::check_log(partial)?;
-        let report = verify(partial).map_err(|error| place::explain(error, partial))?;
+        let report =
+            verify_file(partial).map_err(|error| place::translate_error(error, partial))?;
         if expected.is_some_and(|it| (it.schema, &it.rows) != (report.schema, &report.rows)) {
-            return Err(differs(partial));
+            return Err(mismatch_error(partial));
         }
         let aside = self.move_aside()?;
-        if let Err(error) = self.rename() {
+        if let Err(error) = self.rename_partial() {
             or_debug!(aside.undo(&self.path), "the log of a database is not put back");
             return Err(error);
         }
         self.partial.is_named = true;
         let restored = BackupReport { path: self.path.clone(), ..report };
-        if copy::look(&self.path).map_err(|error| place::explain(error, &self.path))? != restored {
-            return Err(differs(&self.path));
+        if copy::count_file_rows(&self.path)
+            .map_err(|error| place::translate_error(error, &self.path))?
+            != restored
+        {
+            return Err(mismatch_error(&self.path));
         }
-        aside.report(restored, self.former)
+        aside.into_report(restored, self.former)
     }
 
     /// Gives what has the name, or is left beside it, another one; the file keeps its own name as well.
     fn move_aside(&self) -> Result<Aside, StoreError> {
         let now = Utc::now().format("%Y%m%dT%H%M%SZ");
-        let path = files::beside(&self.path, &format!("-replaced-{now}"));
-        let is_there = |suffix: &&str| files::beside(&self.path, suffix).exists();
+        let path = files::with_suffix(&self.path, &format!("-replaced-{now}"));
+        let is_there = |suffix: &&str| files::with_suffix(&self.path, suffix).exists();
         let logs: Vec<_> = LOGS.into_iter().filter(is_there).collect();
         let is_kept = !logs.is_empty() || self.former == Former::Kept;
         let has_file = is_kept && !place::is_new(&self.path);
         let mut taken =
-            ["", "-wal", "-journal"].map(|suffix| files::beside(&path, suffix)).into_iter();
+            ["", "-wal", "-journal"].map(|suffix| files::with_suffix(&path, suffix)).into_iter();
         if let Some(taken) = taken.find(|name| name.symlink_metadata().is_ok()) {
             return Err(StoreError::Exists(taken));
         }
         let mut aside = Aside { path, has_file: false, logs: Vec::new() };
-        if let Err(source) = aside.take(&self.path, has_file, &logs) {
+        if let Err(source) = aside.move_files(&self.path, has_file, &logs) {
             or_debug!(aside.undo(&self.path), "what has the name is not put back");
             return Err(StoreError::File { path: self.path.clone(), source });
         }
@@ -157,7 +168,7 @@ impl CopyTarget {
     }
 
     /// At each moment, a process that is killed leaves the one file or the other under the name.
-    fn rename(&self) -> Result<(), StoreError> {
+    fn rename_partial(&self) -> Result<(), StoreError> {
         let (from, to) = (&self.partial.path, &self.path);
         let named = match self.former_lock {
             Some(_) => std::fs::rename(from, to),
@@ -174,22 +185,22 @@ impl CopyTarget {
 /// Copies what `source` can read now to a file that only its owner can read.
 ///
 /// The copy is opened, checked and counted, and put on disk, before it has its name.
-pub(super) fn write(
+pub(super) fn write_copy(
     source: &Connection,
     to: &Path,
     overwrite: Overwrite,
 ) -> Result<BackupReport, StoreError> {
-    Ok(CopyTarget::take(to, overwrite)?.fill(source)?.restored)
+    Ok(CopyTarget::for_file(to, overwrite)?.fill_from(source)?.restored)
 }
 
 /// Checks a file that is to be a database of ours.
-fn verify(path: &Path) -> Result<BackupReport, StoreError> {
+fn verify_file(path: &Path) -> Result<BackupReport, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     migrate::check_owner(&Connection::open_with_flags(path, flags)?, path)?;
-    copy::verify(path)
+    copy::verify_database(path)
 }
 
-fn differs(path: &Path) -> StoreError {
+fn mismatch_error(path: &Path) -> StoreError {
     let problem = "it does not hold what was copied".to_owned();
     StoreError::Damaged { path: path.to_owned(), problem }
 }
@@ -203,16 +214,21 @@ struct Aside {
 
 impl Aside {
     /// Gives a file and its logs other names; the file keeps its own as well.
-    fn take(&mut self, path: &Path, has_file: bool, logs: &[&'static str]) -> std::io::Result<()> {
+    fn move_files(
+        &mut self,
+        path: &Path,
+        has_file: bool,
+        logs: &[&'static str],
+    ) -> std::io::Result<()> {
         if has_file {
             std::fs::hard_link(path, &self.path)?;
             self.has_file = true;
         }
         for log in logs {
-            std::fs::rename(files::beside(path, log), files::beside(&self.path, log))?;
+            std::fs::rename(files::with_suffix(path, log), files::with_suffix(&self.path, log))?;
             self.logs.push(log);
         }
-        let index = files::beside(path, "-shm");
+        let index = files::with_suffix(path, "-shm");
         if let Err(error) = std::fs::remove_file(index)
             && error.kind() != ErrorKind::NotFound
         {
@@ -223,18 +239,22 @@ impl Aside {
 
     fn undo(&self, path: &Path) -> std::io::Result<()> {
         for log in &self.logs {
-            std::fs::rename(files::beside(&self.path, log), files::beside(path, log))?;
+            std::fs::rename(files::with_suffix(&self.path, log), files::with_suffix(path, log))?;
         }
         if self.has_file { std::fs::remove_file(&self.path) } else { Ok(()) }
     }
 
-    fn report(self, restored: BackupReport, former: Former) -> Result<RestoreReport, StoreError> {
+    fn into_report(
+        self,
+        restored: BackupReport,
+        former: Former,
+    ) -> Result<RestoreReport, StoreError> {
         if former == Former::Removed {
             place::remove_companions(&self.path)?;
-            place::remove(&self.path)?;
+            place::remove_if_present(&self.path)?;
             return Ok(RestoreReport { restored, replaced: None, stray_log: None });
         }
-        let log = self.logs.first().map(|log| files::beside(&self.path, log));
+        let log = self.logs.first().map(|log| files::with_suffix(&self.path, log));
         let stray_log = log.filter(|_| !self.has_file);
         Ok(RestoreReport { restored, replaced: self.has_file.then_some(self.path), stray_log })
     }
@@ -249,10 +269,10 @@ struct PartialFile {
 
 impl PartialFile {
     /// Makes the file, in place of one that a killed process has left, whose lock may outlive it for a moment.
-    fn take(to: &Path) -> Result<Self, StoreError> {
+    fn create_or_wait(to: &Path) -> Result<Self, StoreError> {
         let began = Instant::now();
         loop {
-            match Self::take_now(to) {
+            match Self::try_create(to) {
                 Err(StoreError::Locked(_)) if began.elapsed() < LOCK_TIMEOUT => {
                     std::thread::sleep(LOCK_INTERVAL);
                 }
@@ -261,12 +281,12 @@ impl PartialFile {
         }
     }
 
-    fn take_now(to: &Path) -> Result<Self, StoreError> {
-        let path = files::staged(to);
-        let made = Self::make(&path).or_else(|error| match error.kind() {
+    fn try_create(to: &Path) -> Result<Self, StoreError> {
+        let path = files::staged_path(to);
+        let made = Self::create_locked(&path).or_else(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
-                remove_left(&path)?;
-                Self::make(&path)
+                remove_leftover(&path)?;
+                Self::create_locked(&path)
             }
             _ => Err(error),
         });
@@ -279,21 +299,21 @@ impl PartialFile {
         Ok(partial)
     }
 
-    fn make(path: &Path) -> std::io::Result<File> {
+    fn create_locked(path: &Path) -> std::io::Result<File> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true);
-        let file = lock(files::with_mode(options, files::SECRET_MODE).open(path)?)?;
+        let file = try_lock_exclusive(files::with_mode(options, files::SECRET_MODE).open(path)?)?;
         // Another process may have taken it for one that was left, before it was locked.
-        match FileId::of(&file.metadata()?) == FileId::of(&path.metadata()?) {
+        match FileId::from_metadata(&file.metadata()?) == FileId::from_metadata(&path.metadata()?) {
             true => Ok(file),
             false => Err(ErrorKind::WouldBlock.into()),
         }
     }
 
     /// Takes owner and mode of the database that is replaced, or the owner of the folder.
-    fn inherit(&self, database: &Path) -> Result<(), StoreError> {
+    fn inherit_attributes(&self, database: &Path) -> Result<(), StoreError> {
         let failed = |source| StoreError::File { path: database.to_owned(), source };
-        place::give_owner(&self.file, database).map_err(failed)?;
+        place::inherit_owner(&self.file, database).map_err(failed)?;
         match database.metadata() {
             Ok(former) => self.file.set_permissions(former.permissions()).map_err(failed),
             Err(_) => Ok(()),
@@ -304,28 +324,28 @@ impl PartialFile {
         self.file.sync_all().map_err(|source| StoreError::File { path: self.path.clone(), source })
     }
 
-    fn remove(&self) -> Result<(), StoreError> {
+    fn remove_files(&self) -> Result<(), StoreError> {
         place::remove_companions(&self.path)?;
-        place::remove(&self.path)
+        place::remove_if_present(&self.path)
     }
 }
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.is_named {
-            or_debug!(self.remove(), "a copy that is not finished stays");
+            or_debug!(self.remove_files(), "a copy that is not finished stays");
         }
     }
 }
 
 /// Removes the file of a copy that a killed process has left; one that is being written is an error.
-pub fn remove_left(path: &Path) -> std::io::Result<()> {
+pub fn remove_leftover(path: &Path) -> std::io::Result<()> {
     // As long as this is open, nobody else takes the same file for one that was left.
-    let _left = lock(File::open(path)?)?;
+    let _left = try_lock_exclusive(File::open(path)?)?;
     std::fs::remove_file(path)
 }
 
-fn lock(file: File) -> std::io::Result<File> {
+fn try_lock_exclusive(file: File) -> std::io::Result<File> {
     file.try_lock()?;
     Ok(file)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ginnel_api::id::Ids;
 use ginnel_base::logging::or_debug;
 
-use super::database::{Database, SharedDatabase, execute};
+use super::database::{Database, SharedDatabase, execute_statement};
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
 use super::state;
@@ -65,18 +65,18 @@ impl SqliteCommitter {
 }
 
 impl Committer for SqliteCommitter {
-    fn commit(
+    fn commit_batch(
         &mut self,
         batch: &mut Batch<'_>,
         shared: &WriterShared,
     ) -> Result<Vec<String>, BatchError> {
-        let committed = self.connection.commit(&self.ids, &mut batch.jobs, &shared.health);
-        shared.metrics.note_log(self.connection.log_bytes());
+        let committed = self.connection.commit_batch(&self.ids, &mut batch.jobs, &shared.health);
+        shared.metrics.record_log_size(self.connection.log_bytes());
         committed
     }
 
     fn tidy_up(&mut self, _: &WriterShared) {
-        self.connection.bound_log();
+        self.connection.checkpoint_log();
     }
 
     fn close(self) -> Result<(), BatchError> {
@@ -85,7 +85,7 @@ impl Committer for SqliteCommitter {
 }
 
 impl WriterConnection {
-    pub(super) fn own(database: Database, place: Arc<DatabaseFile>) -> Self {
+    pub(super) fn from_database(database: Database, place: Arc<DatabaseFile>) -> Self {
         Self::Own(Box::new(Own {
             database,
             place,
@@ -115,17 +115,17 @@ impl WriterConnection {
         }
     }
 
-    fn commit(
+    fn commit_batch(
         &mut self,
         ids: &Ids,
         batch: &mut [QueuedJob],
         health: &Health,
     ) -> Result<Vec<String>, BatchError> {
         match self {
-            Self::Own(own) => own.commit(ids, batch, health),
+            Self::Own(own) => own.commit_batch(ids, batch, health),
             Self::Shared(shared) => {
                 match shared.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-                    Some(database) => commit(database, ids, batch),
+                    Some(database) => commit_jobs(database, ids, batch),
                     None => Err(StoreError::Closed.into()),
                 }
             }
@@ -140,17 +140,17 @@ impl WriterConnection {
         }
     }
 
-    fn bound_log(&mut self) {
+    fn checkpoint_log(&mut self) {
         if let Self::Own(own) = self {
             // Where it fails, the log grows on, and this is tried again.
-            or_debug!(own.bound_log(), "the database's log grows on");
+            or_debug!(own.checkpoint_log(), "the database's log grows on");
         }
     }
 }
 
 impl Own {
     /// Commits, and makes sure that what was committed can be found by the name of the database.
-    fn commit(
+    fn commit_batch(
         &mut self,
         ids: &Ids,
         batch: &mut [QueuedJob],
@@ -158,11 +158,11 @@ impl Own {
     ) -> Result<Vec<String>, BatchError> {
         if health.is_read_only() {
             // Perhaps the file has its name again.
-            self.check()?;
+            self.check_files()?;
         }
-        let changed =
-            commit(&self.database, ids, batch).map_err(|failure| self.explain(failure))?;
-        self.check()?;
+        let changed = commit_jobs(&self.database, ids, batch)
+            .map_err(|failure| self.explain_failure(failure))?;
+        self.check_files()?;
         if self.log_bytes < MAX_LOG_BYTES {
             self.max_log_bytes = MAX_LOG_BYTES;
         }
@@ -170,24 +170,24 @@ impl Own {
     }
 
     /// Makes sure that the file and its log have their names, and that the log is whole.
-    fn check(&mut self) -> Result<(), StoreError> {
-        self.log_bytes = self.place.check()?;
+    fn check_files(&mut self) -> Result<(), StoreError> {
+        self.log_bytes = self.place.check_identity()?;
         self.log_frames = self.database.log_frames()?;
         self.place.check_log(self.log_frames)
     }
 
     /// Why a commit failed: what SQLite finds in a log that is not whole looks like other damage.
-    fn explain(&mut self, failure: BatchError) -> BatchError {
+    fn explain_failure(&mut self, failure: BatchError) -> BatchError {
         if !matches!(failure.fault, Some(StorageFault::Io | StorageFault::Damaged)) {
             return failure;
         }
-        match self.check() {
+        match self.check_files() {
             Err(error @ StoreError::Detached { .. }) => error.into(),
             _ => failure,
         }
     }
 
-    fn bound_log(&mut self) -> Result<(), StoreError> {
+    fn checkpoint_log(&mut self) -> Result<(), StoreError> {
         if self.log_bytes > self.max_log_bytes {
             return self.restart_log();
         }
@@ -200,7 +200,7 @@ impl Own {
 
     /// Closes the connection, which moves a log into the file that is whole.
     fn close(mut self) -> Result<(), BatchError> {
-        self.check()?;
+        self.check_files()?;
         self.database.start_timeout();
         state::set_closed(&self.database)?;
         Ok(self.database.close()?)
@@ -219,38 +219,45 @@ impl Own {
 }
 
 /// Runs a batch in one transaction; a job that fails is undone alone. Gives what has changed.
-fn commit(
+fn commit_jobs(
     database: &Database,
     ids: &Ids,
     batch: &mut [QueuedJob],
 ) -> Result<Vec<String>, BatchError> {
-    let outcome = run(database, ids, batch);
+    let outcome = run_batch(database, ids, batch);
     if outcome.is_err() && !database.is_autocommit() {
         // The error that led here is the one to report.
-        or_debug!(execute(database, "ROLLBACK"), "cannot take back what was not committed");
+        or_debug!(
+            execute_statement(database, "ROLLBACK"),
+            "cannot take back what was not committed"
+        );
     }
     outcome
 }
 
-fn run(database: &Database, ids: &Ids, batch: &mut [QueuedJob]) -> Result<Vec<String>, BatchError> {
+fn run_batch(
+    database: &Database,
+    ids: &Ids,
+    batch: &mut [QueuedJob],
+) -> Result<Vec<String>, BatchError> {
     let mut changed = Vec::new();
-    execute(database, "BEGIN IMMEDIATE")?;
+    execute_statement(database, "BEGIN IMMEDIATE")?;
     for job in batch {
-        execute(database, "SAVEPOINT job")?;
-        let tables = SqliteTables::of(database);
+        execute_statement(database, "SAVEPOINT job")?;
+        let tables = SqliteTables::from_database(database);
         let transaction = Transaction::new(&tables, ids);
         let is_made = job.job.run(&transaction);
         let of_job = transaction.into_changed();
         if is_made {
             changed.extend(of_job);
-        } else if let Err(error) = execute(database, "ROLLBACK TO job") {
+        } else if let Err(error) = execute_statement(database, "ROLLBACK TO job") {
             // The error of the job has ended the whole transaction, as a full disk does: the jobs
             // before this one are undone as well, and all are told why.
             return Err(tables.into_failure().unwrap_or_else(|| error.into()));
         }
-        execute(database, "RELEASE job")?;
+        execute_statement(database, "RELEASE job")?;
     }
-    execute(database, "COMMIT")?;
+    execute_statement(database, "COMMIT")?;
     Ok(changed)
 }
 
@@ -294,8 +301,8 @@ mod tests {
         });
         let others = async {
             started.recv().await.unwrap();
-            let good = writer.write(|change| change.set("good", "good"));
-            let bad = writer.write(|change| change.set("bad", "nobody"));
+            let good = writer.write(|change| change.store_setting("good", "good"));
+            let bad = writer.write(|change| change.store_setting("bad", "nobody"));
             tokio::join!(good, bad, async { hold.send(()).unwrap() })
         };
         let (first, (good, bad, ())) = tokio::join!(first, others);
@@ -303,7 +310,7 @@ mod tests {
         assert!(first.is_ok());
         assert!(matches!(good, Err(StoreError::Commit { .. })));
         assert!(matches!(bad, Err(StoreError::Commit { .. })));
-        let left = writer.write(|change| change.setting("good")).await.unwrap();
+        let left = writer.write(|change| change.find_setting("good")).await.unwrap();
         assert_eq!(left, None);
     }
 
@@ -313,14 +320,14 @@ mod tests {
 
         let broken = writer
             .write(|change| -> Result<(), StoreError> {
-                change.set("broken", "1")?;
+                change.store_setting("broken", "1")?;
                 std::panic::resume_unwind(Box::new("on purpose"))
             })
             .await;
 
         assert!(matches!(broken, Err(StoreError::Panicked)));
-        assert_eq!(writer.write(|change| change.setting("broken")).await.unwrap(), None);
-        assert!(writer.write(|change| change.set("whole", "1")).await.is_ok());
+        assert_eq!(writer.write(|change| change.find_setting("broken")).await.unwrap(), None);
+        assert!(writer.write(|change| change.store_setting("whole", "1")).await.is_ok());
     }
 
     #[tokio::test]
@@ -328,7 +335,7 @@ mod tests {
         let writer = writer("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT);");
 
         let mut waiting: Vec<_> = (0..100)
-            .map(|n| Box::pin(writer.write(move |change| change.set(&n.to_string(), ""))))
+            .map(|n| Box::pin(writer.write(move |change| change.store_setting(&n.to_string(), ""))))
             .collect();
         for one in &mut waiting {
             let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(one.as_mut().poll(cx)));
@@ -336,6 +343,9 @@ mod tests {
         }
         writer.close();
 
-        assert!(matches!(writer.write(|c| c.set("late", "")).await, Err(StoreError::Closed)));
+        assert!(matches!(
+            writer.write(|c| c.store_setting("late", "")).await,
+            Err(StoreError::Closed)
+        ));
     }
 }

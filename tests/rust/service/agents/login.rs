@@ -21,7 +21,7 @@ async fn a_third_stream_ends_the_session() {
 
     assert_eq!(peer.hear().await, CALM);
     assert_eq!(peer.hear().await, EventDelivery::Closed);
-    let ended = soon(session.ended()).await;
+    let ended = soon(session.wait_until_ended()).await;
     assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Streams(2))), "{ended}");
     assert_eq!(ended.to_string(), "before authentication: more than 2 open streams");
 }
@@ -50,7 +50,7 @@ async fn a_frame_that_is_too_long_is_not_waited_for() {
         peer.send(&head).await;
 
         assert_eq!(peer.hear().await, CALM, "{length}");
-        let ended = soon(session.ended()).await;
+        let ended = soon(session.wait_until_ended()).await;
         assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Bytes(_))), "{ended}");
     }
 }
@@ -93,7 +93,7 @@ async fn frames_of_every_kind_count() {
             peer.send(&flood).await;
         }
 
-        let ended = soon(session.ended()).await;
+        let ended = soon(session.wait_until_ended()).await;
         assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Bytes(_))), "{ended}");
     }
 }
@@ -104,12 +104,12 @@ async fn whoever_has_authenticated_may_do_more() {
     peer.data(3, "syn", b"xxxx").await;
     let mut streams = vec![soon(incoming.next()).await.unwrap()];
 
-    session.authenticated();
+    session.mark_authenticated();
 
     for stream in (5..105).step_by(2) {
         peer.data(stream, "syn", &[b'x'; 8 * 1024]).await;
         streams.push(soon(incoming.next()).await.unwrap());
     }
-    assert_eq!(session.streams(), 51);
+    assert_eq!(session.stream_count(), 51);
     assert!(!session.is_ended());
 }

@@ -23,12 +23,12 @@ async fn filled(path: &Path) {
     let store = Store::open(Some(path)).unwrap();
     let filling = store.write(|change| -> Result<(), StoreError> {
         for number in 0..1203 {
-            change.put(&note(number))?;
-            change.link(&note(number).id, "role", ["target", "\u{fffd}ther"])?;
+            change.put_document(&note(number))?;
+            change.replace_references(&note(number).id, "role", ["target", "\u{fffd}ther"])?;
         }
         change.put_token("note_001", &[0, 255, 39, 92], "owner")?;
-        change.claim("space", "'; DROP TABLE claims; --", "note_001")?;
-        change.set("odd", "\u{1f600}\\x00 ?1 $1\n")
+        change.claim_key("space", "'; DROP TABLE claims; --", "note_001")?;
+        change.store_setting("odd", "\u{1f600}\\x00 ?1 $1\n")
     });
     filling.await.unwrap();
     store.close();
@@ -68,9 +68,14 @@ async fn a_copy_there_and_back_is_equal() {
     let (one, other) = (original.open().unwrap(), back.open().unwrap());
     let content = |store: &Store| {
         let read = store.read_blocking(|view| {
-            let notes: Vec<Note> = view.page(None, 2000)?;
+            let notes: Vec<Note> = view.document_page(None, 2000)?;
             let referrers = view.referrers("target", "role")?;
-            Ok::<_, StoreError>((notes, referrers, view.token("note_001")?, view.setting("odd")?))
+            Ok::<_, StoreError>((
+                notes,
+                referrers,
+                view.find_token("note_001")?,
+                view.find_setting("odd")?,
+            ))
         });
         read.unwrap()
     };
@@ -110,7 +115,7 @@ async fn a_target_that_is_not_empty_is_left_as_it_is() {
             matches!(refused, Err(Error::Store(StoreError::NotEmpty(_) | StoreError::Exists(_))));
         assert!(is_expected, "{refused:?}");
         let kept = target.open().unwrap();
-        let kept: Vec<Note> = kept.read_blocking(|view| view.page(None, 9)).unwrap();
+        let kept: Vec<Note> = kept.read_blocking(|view| view.document_page(None, 9)).unwrap();
         assert_eq!(kept, [note(7)]);
     }
 }

@@ -21,15 +21,16 @@ use crate::service::support::Folder;
 /// Adds one to a number that is stored, which has to be read for that.
 async fn count_up(store: &Store) -> Result<(), StoreError> {
     let count = store.write(|change| -> Result<(), StoreError> {
-        let known = change.find::<Note>("note_count")?.map_or("0".to_owned(), |note| note.text);
+        let known =
+            change.find_document::<Note>("note_count")?.map_or("0".to_owned(), |note| note.text);
         let next = known.parse::<u32>().unwrap() + 1;
-        change.put(&Note { id: "note_count".to_owned(), text: next.to_string() })
+        change.put_document(&Note { id: "note_count".to_owned(), text: next.to_string() })
     });
     count.await
 }
 
 fn counted(store: &Store) -> u32 {
-    let found = store.read_blocking(|view| view.find::<Note>("note_count")).unwrap();
+    let found = store.read_blocking(|view| view.find_document::<Note>("note_count")).unwrap();
     found.map_or(0, |note| note.text.parse().unwrap())
 }
 
@@ -80,7 +81,7 @@ async fn nodes_lose_no_change_of_each_other_and_hear_of_it() {
     let nodes: Vec<_> = (0..3).map(|_| Arc::new(engines::open(&database))).collect();
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = heard.clone();
-    nodes[0].watch(move |changed| log.lock().unwrap().extend(ids(changed)));
+    nodes[0].watch_changes(move |changed| log.lock().unwrap().extend(ids(changed)));
 
     let writers = nodes.iter().cloned().map(|node| {
         tokio::spawn(async move {
@@ -92,7 +93,7 @@ async fn nodes_lose_no_change_of_each_other_and_hear_of_it() {
     for writer in writers.collect::<Vec<_>>() {
         writer.await.unwrap();
     }
-    nodes[1].write(|change| change.put(&note(7))).await.unwrap();
+    nodes[1].write(|change| change.put_document(&note(7))).await.unwrap();
 
     assert!(nodes.iter().all(|node| counted(node) == 150));
     while !heard.lock().unwrap().contains(&"note_007".to_owned()) {
@@ -109,18 +110,18 @@ async fn heard_after(sql: &str) -> Vec<Changes> {
     let address = server.address(&database).parse().unwrap();
     let (writer, reader) = (engines::open(&address), engines::open(&address));
     let (heard, news) = std::sync::mpsc::channel();
-    reader.watch(move |changes| heard.send(changes.clone()).unwrap());
+    reader.watch_changes(move |changes| heard.send(changes.clone()).unwrap());
     let next = || news.recv_timeout(Duration::from_secs(10)).unwrap();
     for number in 0..3 {
-        writer.write(move |change| change.put(&note(number))).await.unwrap();
+        writer.write(move |change| change.put_document(&note(number))).await.unwrap();
         assert_eq!(ids(&next()), [note(number).id]);
     }
-    let (doubts, version) = (reader.doubts(), reader.news().unwrap().version);
+    let (doubts, version) = (reader.doubt_count(), reader.change_news().unwrap().version);
 
     server.psql(&database, &sql.replace("{version}", &version.to_string()));
     let mut all = vec![next()];
-    assert!(reader.doubts() > doubts, "nothing is true any more that was remembered");
-    writer.write(move |change| change.put(&note(7))).await.unwrap();
+    assert!(reader.doubt_count() > doubts, "nothing is true any more that was remembered");
+    writer.write(move |change| change.put_document(&note(7))).await.unwrap();
     while all.last().is_none_or(|last| *last == Changes::All) {
         all.push(next());
     }
@@ -167,7 +168,7 @@ async fn identifiers_of_one_node_are_larger_than_those_of_another_before() {
         ids.push(
             node.write(|change| {
                 let id = change.new_id("note")?;
-                change.put(&Note { id: id.clone(), text: String::new() })?;
+                change.put_document(&Note { id: id.clone(), text: String::new() })?;
                 Ok::<_, StoreError>(id)
             })
             .await
@@ -307,7 +308,7 @@ async fn a_copy_is_there_as_it_is_said_however_its_commit_is_cut_off() {
     let cutter = Cutter::start(server.port());
     let folder = Folder::new();
     let store = Store::open(Some(&folder.file("db"))).unwrap();
-    store.write(|change| change.put(&note(7))).await.unwrap();
+    store.write(|change| change.put_document(&note(7))).await.unwrap();
     drop(store);
     let original = DatabaseLocation::File(folder.file("db"));
 
@@ -350,7 +351,7 @@ async fn no_acknowledged_change_is_lost_when_the_server_is_killed() {
                 }
                 let id = format!("note_{writer}_{number:06}");
                 let note = Note { id: id.clone(), text: String::new() };
-                if store.write(move |change| change.put(&note)).await.is_ok() {
+                if store.write(move |change| change.put_document(&note)).await.is_ok() {
                     acknowledged.push(id);
                 }
             }
@@ -405,7 +406,7 @@ async fn notified_of(changes: u32, work: fn(&Transaction<'_>)) -> usize {
     for number in 0..changes {
         let change = move |change: &Transaction<'_>| {
             work(change);
-            change.put(&note(number))
+            change.put_document(&note(number))
         };
         node.write(change).await.unwrap();
     }
@@ -481,18 +482,18 @@ async fn a_server_that_only_follows_another_is_not_read() {
     let server = PostgresServer::start(&["-c", "fsync=off"]);
     let address: PostgresOptions = server.address(&server.new_database()).parse().unwrap();
     let store = engines::open(&address);
-    store.write(|change| change.put(&note(1))).await.unwrap();
+    store.write(|change| change.put_document(&note(1))).await.unwrap();
 
     // As after a switchover, for an address that leads to the wrong server.
     server.kill();
     server.make_standby();
     server.run(&["-c", "fsync=off"]);
 
-    let read = store.read(|view| view.find::<Note>("note_001")).await;
+    let read = store.read(|view| view.find_document::<Note>("note_001")).await;
     assert!(read.is_err(), "what it says may be old");
     assert!(Store::open_postgres(address, Origin::default()).is_err());
     let began = Instant::now();
-    while store.news().unwrap().age < Duration::from_secs(1) {
+    while store.change_news().unwrap().age < Duration::from_secs(1) {
         assert!(began.elapsed() < Duration::from_secs(20), "it gives news");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -507,10 +508,10 @@ async fn propagation() {
     let database = engines::new_database();
     let (writer, reader) = (engines::open(&database), engines::open(&database));
     let (heard, news) = std::sync::mpsc::channel();
-    reader.watch(move |_| heard.send(std::time::Instant::now()).unwrap());
+    reader.watch_changes(move |_| heard.send(std::time::Instant::now()).unwrap());
     let mut times = Vec::new();
     for number in 0..1000 {
-        writer.write(move |change| change.put(&note(number))).await.unwrap();
+        writer.write(move |change| change.put_document(&note(number))).await.unwrap();
         let answered = std::time::Instant::now();
         let heard = tokio::task::block_in_place(|| news.recv().unwrap());
         times.push(heard.saturating_duration_since(answered).as_secs_f64() * 1e3);
@@ -533,7 +534,7 @@ async fn a_change_whose_values_the_server_refuses_fails_alone() {
     let first = tokio::spawn(async move {
         let wait = move |change: &Transaction<'_>| {
             let _ = opened.lock().unwrap().recv_timeout(Duration::from_secs(10));
-            change.put(&note(999))
+            change.put_document(&note(999))
         };
         first.write(wait).await
     });
@@ -546,9 +547,9 @@ async fn a_change_whose_values_the_server_refuses_fails_alone() {
                 if number % 10 == 3 {
                     let numbers = (1u64..9000).map(|it| it.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                     let name: String = numbers.map(|it| format!("{:x}", it >> 20)).collect();
-                    change.set(&name, "text")?;
+                    change.store_setting(&name, "text")?;
                 }
-                change.put(&note(number))
+                change.put_document(&note(number))
             };
             store.write(put).await
         })
@@ -563,7 +564,7 @@ async fn a_change_whose_values_the_server_refuses_fails_alone() {
         let written = write.await.unwrap();
         assert_eq!(written.is_err(), number % 10 == 3, "{number}: {written:?}");
         let id = note(number).id;
-        let found = store.read_blocking(|view| view.find::<Note>(&id)).unwrap();
+        let found = store.read_blocking(|view| view.find_document::<Note>(&id)).unwrap();
         assert_eq!(found.is_some(), number % 10 != 3, "{number}");
     }
 }

@@ -20,7 +20,7 @@ async fn pages_go_from_the_newest_to_the_oldest(engine: Engine) {
         put(&store, note(number)).await;
     }
     let page = |before: Option<&str>, limit| {
-        ids(store.read_blocking(|view| view.page::<Note>(before, limit)).unwrap())
+        ids(store.read_blocking(|view| view.document_page::<Note>(before, limit)).unwrap())
     };
 
     assert_eq!(page(None, 2), ["note_005", "note_004"]);
@@ -53,15 +53,15 @@ async fn a_read_sees_one_state_whatever_is_written_meanwhile() {
     std::thread::scope(|scope| {
         let read = scope.spawn(|| {
             store.read_blocking(|view| {
-                let before = view.page::<Note>(None, 9)?.len();
+                let before = view.document_page::<Note>(None, 9)?.len();
                 handle.block_on(put(&store, note(2)));
-                Ok::<_, StoreError>((before, view.page::<Note>(None, 9)?.len()))
+                Ok::<_, StoreError>((before, view.document_page::<Note>(None, 9)?.len()))
             })
         });
         assert_eq!(read.join().unwrap().unwrap(), (1, 1));
     });
 
-    assert_eq!(store.read_blocking(|view| view.page::<Note>(None, 9)).unwrap().len(), 2);
+    assert_eq!(store.read_blocking(|view| view.document_page::<Note>(None, 9)).unwrap().len(), 2);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_others_have_broken_is_named_as_damage() {
         Connection::open(&path).unwrap().execute_batch(statement).unwrap();
         let store = Store::open(Some(&path)).unwrap();
 
-        let page = store.read_blocking(|view| view.page::<Note>(None, 1000));
+        let page = store.read_blocking(|view| view.document_page::<Note>(None, 1000));
 
         let fault = page.err().and_then(|error: StoreError| error.fault());
         assert_eq!(fault, Some(StorageFault::Damaged), "{name}");

@@ -182,11 +182,11 @@ async fn propagation(server: &Server, name: &str, notifies: bool, report: Report
     let (writer, reader) =
         (node::open(&address(server.port, &database)), node::open(&address(port, &database)));
     let (heard, news) = std::sync::mpsc::channel();
-    reader.watch(move |_| heard.send(Instant::now()).expect("somebody listens"));
+    reader.watch_changes(move |_| heard.send(Instant::now()).expect("somebody listens"));
     let mut times = Vec::new();
     for number in 0..if notifies { 600 } else { 100 } {
         let note = Note { id: format!("note_{number}"), text: node::text() };
-        writer.write(move |change| change.put(&note)).await.expect("a change");
+        writer.write(move |change| change.put_document(&note)).await.expect("a change");
         let answered = Instant::now();
         let heard = tokio::task::block_in_place(|| news.recv().expect("news"));
         times.push(heard.saturating_duration_since(answered).as_secs_f64() * 1e3);

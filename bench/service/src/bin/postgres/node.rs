@@ -74,7 +74,7 @@ pub fn open(address: &str) -> Store {
 pub async fn seed(store: &Store) {
     for chunk in 0..SEEDED / 1000 {
         let seeded = store.write(move |change| -> Result<(), StoreError> {
-            (0..1000).try_for_each(|number| change.put(&seeded_note(chunk * 1000 + number)))
+            (0..1000).try_for_each(|number| change.put_document(&seeded_note(chunk * 1000 + number)))
         });
         seeded.await.expect("a change");
     }
@@ -97,10 +97,10 @@ pub async fn write(store: &Arc<Store>, shape: JobShape, seconds: f64) -> Acknowl
                 number = (number * 31 + 17) % SEEDED;
                 let made = store.write(move |change| -> Result<(), StoreError> {
                     if shape == JobShape::ReadAndCreate {
-                        change.find::<Note>(&seeded_note(number).id)?.expect("it was seeded");
+                        change.find_document::<Note>(&seeded_note(number).id)?.expect("it was seeded");
                     }
                     let id = change.new_id("note")?;
-                    change.put(&Note { id, text: text() })
+                    change.put_document(&Note { id, text: text() })
                 });
                 made.await.expect("a change");
                 acknowledged.push((micros(began.elapsed()), micros(started.elapsed())));

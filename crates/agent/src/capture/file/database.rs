@@ -130,15 +130,15 @@ impl CaptureDatabase {
     /// When another agent uses it, or it is no such file.
     pub fn open(path: &Path, limits: FileLimits) -> Result<Self, InspectFileError> {
         match Self::open_as_it_is(path, limits) {
-            Err(FileOpenError::Damaged) => Self::replace(path, limits),
+            Err(FileOpenError::Damaged) => Self::replace_damaged(path, limits),
             // Nobody has it open: it could not have been read otherwise.
-            Err(FileOpenError::Foreign) if is_marked(path) => Self::replace(path, limits),
-            opened => opened.map_err(|error| error.of(path)),
+            Err(FileOpenError::Foreign) if is_marked(path) => Self::replace_damaged(path, limits),
+            opened => opened.map_err(|error| error.with_path(path)),
         }
     }
 
     /// Puts a damaged file aside, and begins another.
-    fn replace(path: &Path, limits: FileLimits) -> Result<Self, InspectFileError> {
+    fn replace_damaged(path: &Path, limits: FileLimits) -> Result<Self, InspectFileError> {
         let failed = |source| InspectFileError::File { path: path.to_owned(), source };
         let aside = put_aside(path).map_err(failed)?;
         tracing::warn!(
@@ -146,7 +146,7 @@ impl CaptureDatabase {
             aside = %mask::path(&aside),
             "the file of captured requests is damaged: it is put aside, and a new one begins"
         );
-        Self::open_as_it_is(path, limits).map_err(|error| error.of(path))
+        Self::open_as_it_is(path, limits).map_err(|error| error.with_path(path))
     }
 
     fn open_as_it_is(path: &Path, limits: FileLimits) -> Result<Self, FileOpenError> {
@@ -165,13 +165,13 @@ impl CaptureDatabase {
             return Err(FileOpenError::Newer);
         }
         make_private(path).map_err(FileOpenError::File)?;
-        prepare(&connection).map_err(FileOpenError::of_own)?;
+        prepare_database(&connection).map_err(FileOpenError::from_own_file)?;
         let mut database = Self { path: path.to_owned(), connection, limits, bytes: 0 };
-        database.bytes = database.count().map_err(FileOpenError::of_own)?;
+        database.bytes = database.sum_sizes().map_err(FileOpenError::from_own_file)?;
         Ok(database)
     }
 
-    fn count(&self) -> rusqlite::Result<usize> {
+    fn sum_sizes(&self) -> rusqlite::Result<usize> {
         let sum = "SELECT coalesce(sum(size), 0) FROM captures";
         self.connection.query_row(sum, [], |row| row.get::<_, i64>(0)).map(to_usize)
     }
@@ -201,7 +201,8 @@ impl CaptureDatabase {
         {
             is_at_end = false;
             position.before = row.get(0)?;
-            let Some(stored) = or_debug!(stored(row), "a row is no captured request") else {
+            let Some(stored) = or_debug!(record_from_row(row), "a row is no captured request")
+            else {
                 continue;
             };
             bytes += stored.size();
@@ -221,14 +222,14 @@ impl CaptureDatabase {
     }
 
     /// Makes some changes, all of them or none.
-    pub fn change(
+    pub fn apply_changes(
         &mut self,
         changes: impl FnOnce(&mut CaptureChanges<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         let mut made = CaptureChanges { connection: &transaction, bytes: self.bytes };
         changes(&mut made)?;
-        made.prune(self.limits, Utc::now())?;
+        made.prune_records(self.limits, Utc::now())?;
         let bytes = made.bytes;
         transaction.commit()?;
         self.bytes = bytes;
@@ -248,7 +249,7 @@ impl CaptureDatabase {
             remove_files(&self.path).map_err(io_error)?;
             self.connection = match Self::open_as_it_is(&self.path, self.limits) {
                 Ok(database) => database.connection,
-                Err(error) => return Err(io_error(error.of(&self.path))),
+                Err(error) => return Err(io_error(error.with_path(&self.path))),
             };
         }
         Ok(())
@@ -280,8 +281,8 @@ pub(super) struct CaptureChanges<'c> {
 
 impl CaptureChanges<'_> {
     /// Keeps a record, in place of what was kept of it.
-    pub fn save(&mut self, record: &StoredRecord) -> rusqlite::Result<()> {
-        self.remove(record.sequence)?;
+    pub fn save_record(&mut self, record: &StoredRecord) -> rusqlite::Result<()> {
+        self.remove_record(record.sequence)?;
         let size = record.size() + ROW_OVERHEAD_BYTES;
         let [
             request_head,
@@ -291,14 +292,14 @@ impl CaptureChanges<'_> {
             response_body,
             response_trailer,
             messages,
-        ] = record.parts.all();
+        ] = record.parts.as_columns();
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO captures \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?;
         insert.execute(params![
             record.sequence,
-            kept_since(&record.id),
+            kept_since_seconds(&record.id),
             record.id,
             record.start.timestamp_micros(),
             size as i64,
@@ -317,7 +318,7 @@ impl CaptureChanges<'_> {
     }
 
     /// Removes a record, where it is kept.
-    pub fn remove(&mut self, sequence: u32) -> rusqlite::Result<()> {
+    pub fn remove_record(&mut self, sequence: u32) -> rusqlite::Result<()> {
         let delete = "DELETE FROM captures WHERE sequence = ?1 RETURNING size";
         let mut delete = self.connection.prepare_cached(delete)?;
         let mut rows = delete.query([sequence])?;
@@ -328,29 +329,29 @@ impl CaptureChanges<'_> {
     }
 
     /// Removes what is too old, and the oldest of what is too much; what is pinned last.
-    fn prune(&mut self, limits: FileLimits, now: DateTime<Utc>) -> rusqlite::Result<()> {
+    fn prune_records(&mut self, limits: FileLimits, now: DateTime<Utc>) -> rusqlite::Result<()> {
         let age = i64::try_from(limits.age.as_secs()).unwrap_or(i64::MAX);
         let oldest = now.timestamp().saturating_sub(age);
         let old = "SELECT sequence FROM captures WHERE is_pinned = 0 AND kept <= ?1";
-        for sequence in self.sequences(old, oldest)? {
-            self.remove(sequence)?;
+        for sequence in self.select_sequences(old, oldest)? {
+            self.remove_record(sequence)?;
         }
         while self.bytes > limits.bytes {
             let first = "SELECT sequence FROM captures ORDER BY is_pinned, sequence LIMIT ?1";
-            let first = self.sequences(first, EVICTED_AT_ONCE as i64)?;
+            let first = self.select_sequences(first, EVICTED_AT_ONCE as i64)?;
             if first.is_empty() {
                 break;
             }
             for sequence in first {
                 if self.bytes > limits.bytes {
-                    self.remove(sequence)?;
+                    self.remove_record(sequence)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn sequences(&self, select: &str, value: i64) -> rusqlite::Result<Vec<u32>> {
+    fn select_sequences(&self, select: &str, value: i64) -> rusqlite::Result<Vec<u32>> {
         let mut select = self.connection.prepare_cached(select)?;
         select.query_map([value], |row| row.get(0))?.collect()
     }
@@ -376,14 +377,14 @@ impl From<rusqlite::Error> for FileOpenError {
 
 impl FileOpenError {
     /// Of a file that is known to be of this kind.
-    fn of_own(error: rusqlite::Error) -> Self {
+    fn from_own_file(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged,
             _ => Self::Database(error),
         }
     }
 
-    fn of(self, path: &Path) -> InspectFileError {
+    fn with_path(self, path: &Path) -> InspectFileError {
         let path = path.to_owned();
         match self {
             Self::Damaged | Self::Foreign => InspectFileError::Foreign(path),
@@ -400,7 +401,7 @@ impl FileOpenError {
 }
 
 /// Brings a file that is this agent's alone into its form, and looks whether it is sound.
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+fn prepare_database(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     let version =
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))?;
@@ -422,7 +423,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE; COMMIT;")
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
+fn record_from_row(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
     let start = DateTime::from_timestamp_micros(row.get(2)?).unwrap_or_default();
     Ok(StoredRecord {
         sequence: row.get(0)?,
@@ -444,7 +445,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
 
 /// Since when a record is kept, which its identifier says, in seconds since 1970: what comes from an
 /// archive may be older.
-fn kept_since(id: &str) -> i64 {
+fn kept_since_seconds(id: &str) -> i64 {
     id.get(..8).and_then(|time| i64::from_str_radix(time, 16).ok()).unwrap_or_default()
 }
 
@@ -523,7 +524,7 @@ fn io_error(error: impl ToString) -> rusqlite::Error {
 }
 
 /// The name of a file with something behind it.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn append_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -531,7 +532,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Removes a file and its log.
 fn remove_files(path: &Path) -> std::io::Result<()> {
-    for path in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
+    for path in [path.to_owned(), append_suffix(path, "-wal"), append_suffix(path, "-shm")] {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -541,18 +542,18 @@ fn remove_files(path: &Path) -> std::io::Result<()> {
 }
 
 /// Where a damaged file goes; there is at most one.
-fn aside(path: &Path) -> PathBuf {
-    beside(path, ".damaged")
+fn damaged_path(path: &Path) -> PathBuf {
+    append_suffix(path, ".damaged")
 }
 
 /// Removes the file that was put aside, where there is one.
 fn remove_aside(path: &Path) {
-    or_debug!(remove_files(&aside(path)), "the damaged file of captured requests stays");
+    or_debug!(remove_files(&damaged_path(path)), "the damaged file of captured requests stays");
 }
 
 /// Gives a damaged file another name, in place of one that was damaged before.
 fn put_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let aside = aside(path);
+    let aside = damaged_path(path);
     std::fs::rename(path, &aside)?;
     remove_files(path)?;
     Ok(aside)

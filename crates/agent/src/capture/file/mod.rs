@@ -107,18 +107,18 @@ impl OpenedFile {
     ///
     /// # Errors
     /// When the file cannot be read, or there is no thread.
-    pub fn start(self, take: TakeRecords) -> Result<(), InspectFileError> {
+    pub fn start_worker(self, take: TakeRecords) -> Result<(), InspectFileError> {
         let Self { path, mut database, queue, .. } = self;
         let mut reading = FileReading { position: ReadPosition::START, take };
-        let goes_on = reading.begin(&database).map_err(|source| {
-            queue.end();
+        let goes_on = reading.read_newest(&database).map_err(|source| {
+            queue.mark_closed();
             InspectFileError::Database { path: path.clone(), source }
         })?;
         let mut reading = goes_on.then_some(reading);
         let writing = queue.clone();
         let thread = thread::Builder::new().name("ginnel-inspect".to_owned());
         let spawned = thread.spawn(move || {
-            writing.lock().thread = Some(thread::current().id());
+            writing.lock_state().thread = Some(thread::current().id());
             loop {
                 writing.read_some(&mut reading, &database);
                 if !writing.write_some(&mut database, reading.is_none()) {
@@ -126,10 +126,10 @@ impl OpenedFile {
                 }
             }
             drop(database);
-            writing.end();
+            writing.mark_closed();
         });
         spawned.map(drop).map_err(|source| {
-            queue.end();
+            queue.mark_closed();
             InspectFileError::File { path, source }
         })
     }
@@ -137,9 +137,9 @@ impl OpenedFile {
 
 impl FileReading {
     /// Reads what is pinned, and the newest of the others; gives whether there is more.
-    fn begin(&mut self, database: &CaptureDatabase) -> rusqlite::Result<bool> {
+    fn read_newest(&mut self, database: &CaptureDatabase) -> rusqlite::Result<bool> {
         for _ in 0..READS_AT_START {
-            if !self.read(database)? {
+            if !self.read_records(database)? {
                 return Ok(false);
             }
         }
@@ -147,7 +147,7 @@ impl FileReading {
     }
 
     /// Reads some records; gives whether there are more, and somebody wants them.
-    fn read(&mut self, database: &CaptureDatabase) -> rusqlite::Result<bool> {
+    fn read_records(&mut self, database: &CaptureDatabase) -> rusqlite::Result<bool> {
         let records = database.read_next(&mut self.position)?;
         let is_more = records.is_some();
         Ok((self.take)(records) && is_more)
@@ -155,7 +155,7 @@ impl FileReading {
 }
 
 impl InspectFile {
-    /// Opens a file. Nothing is read or written before [`OpenedFile::start`].
+    /// Opens a file. Nothing is read or written before [`OpenedFile::start_worker`].
     ///
     /// # Errors
     /// When the file cannot be used.
@@ -163,10 +163,10 @@ impl InspectFile {
         let failed = |source| InspectFileError::Database { path: path.to_owned(), source };
         let mut database = CaptureDatabase::open(path, limits)?;
         // What is too old, or too much for limits that are lower now.
-        database.change(|_| Ok(())).map_err(failed)?;
+        database.apply_changes(|_| Ok(())).map_err(failed)?;
         let last = database.last_sequence().map_err(failed)?;
         let queue = Arc::new(FileQueue::default());
-        queue.lock().usage =
+        queue.lock_state().usage =
             FileUsage { bytes: database.bytes, limit: limits.bytes, ..FileUsage::default() };
         let file = Self { path: path.to_owned(), queue: queue.clone() };
         Ok((file, OpenedFile { path: path.to_owned(), database, queue, last }))
@@ -177,7 +177,7 @@ impl InspectFile {
     ///
     /// # Errors
     /// If it cannot.
-    pub fn check(path: &Path) -> Result<(), InspectFileError> {
+    pub fn check_path(path: &Path) -> Result<(), InspectFileError> {
         database::check_file(path)
     }
 
@@ -188,12 +188,12 @@ impl InspectFile {
 
     /// How it is.
     pub fn usage(&self) -> FileUsage {
-        self.queue.lock().usage.clone()
+        self.queue.lock_state().usage.clone()
     }
 
     /// Has a record written that has ended, or has changed since.
-    pub fn save(&self, record: &Arc<CaptureRecord>) {
-        let mut state = self.queue.lock();
+    pub fn save_record(&self, record: &Arc<CaptureRecord>) {
+        let mut state = self.queue.lock_state();
         if state.is_closing {
             return;
         }
@@ -208,30 +208,30 @@ impl InspectFile {
 
     /// Has a record written, and waits for room in the queue; for threads that may wait.
     pub fn save_waiting(&self, record: &Arc<CaptureRecord>) {
-        let mut state = self.queue.lock();
+        let mut state = self.queue.lock_state();
         while state.records >= MAX_QUEUED_RECORDS && !state.is_closing {
             let waited = self.queue.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        self.save(record);
+        self.save_record(record);
     }
 
     /// Has a record removed.
-    pub fn remove(&self, sequence: u32) {
-        self.queue.push(FileJob::Remove(sequence));
+    pub fn remove_record(&self, sequence: u32) {
+        self.queue.push_job(FileJob::Remove(sequence));
     }
 
     /// Has all records removed; says when that is done, or why it failed.
     pub fn clear(&self) -> oneshot::Receiver<Result<(), String>> {
         let (done, cleared) = oneshot::channel();
-        self.queue.push(FileJob::Clear(done));
+        self.queue.push_job(FileJob::Clear(done));
         cleared
     }
 
     /// Writes what is left, and lets the file go.
     pub fn close(&self) {
-        let mut state = self.queue.lock();
+        let mut state = self.queue.lock_state();
         state.is_closing = true;
         self.queue.changed.notify_all();
         if state.thread == Some(thread::current().id()) {
@@ -264,12 +264,12 @@ impl fmt::Debug for InspectFile {
 }
 
 impl FileQueue {
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
+    fn lock_state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, job: FileJob) {
-        let mut state = self.lock();
+    fn push_job(&self, job: FileJob) {
+        let mut state = self.lock_state();
         if !state.is_closing {
             state.jobs.push_back(job);
             self.changed.notify_all();
@@ -277,25 +277,25 @@ impl FileQueue {
     }
 
     /// Says that nothing will be written any more.
-    fn end(&self) {
-        self.lock().is_closed = true;
+    fn mark_closed(&self) {
+        self.lock_state().is_closed = true;
         self.changed.notify_all();
     }
 
     /// Reads some records, until all are read or nobody wants more.
     fn read_some(&self, reading: &mut Option<FileReading>, database: &CaptureDatabase) {
         let Some(some) = reading else { return };
-        if self.lock().is_closing {
+        if self.lock_state().is_closing {
             *reading = None;
             return;
         }
-        match some.read(database) {
+        match some.read_records(database) {
             Ok(true) => {}
             Ok(false) => *reading = None,
             Err(error) => {
                 tracing::warn!(err = %error, "not all captured requests can be read from their file");
                 (some.take)(None);
-                self.lock().usage.problem = Some(error.to_string());
+                self.lock_state().usage.problem = Some(error.to_string());
                 *reading = None;
             }
         }
@@ -303,7 +303,7 @@ impl FileQueue {
 
     /// Makes changes, and waits for them where nothing else is to be done; false when there will be no more.
     fn write_some(&self, database: &mut CaptureDatabase, waits: bool) -> bool {
-        let Some(jobs) = self.take(waits) else { return false };
+        let Some(jobs) = self.take_jobs(waits) else { return false };
         if jobs.is_empty() && !waits {
             return true;
         }
@@ -314,7 +314,7 @@ impl FileQueue {
             {
                 let cleared = database.clear();
                 let said = cleared.as_ref().map(drop).map_err(ToString::to_string);
-                self.lock().note(database.bytes, 0, cleared);
+                self.lock_state().record_outcome(database.bytes, 0, cleared);
                 ignore(done.send(said), "whoever cleared the requests may not wait any more");
             }
             if jobs.peek().is_none() {
@@ -331,21 +331,21 @@ impl FileQueue {
     ) {
         let (mut records, mut displaced) = (0, 0);
         // What was to be removed before, and could not be, comes first.
-        let mut removed = std::mem::take(&mut self.lock().unremoved);
-        let written = database.change(|changes| {
-            removed.iter().try_for_each(|sequence| changes.remove(*sequence))?;
+        let mut removed = std::mem::take(&mut self.lock_state().unremoved);
+        let written = database.apply_changes(|changes| {
+            removed.iter().try_for_each(|sequence| changes.remove_record(*sequence))?;
             while let Some(job) = jobs.next_if(|job| !matches!(job, FileJob::Clear(_))) {
                 match job {
-                    FileJob::Save(record) => match StoredRecord::of(&record) {
+                    FileJob::Save(record) => match StoredRecord::from_record(&record) {
                         Some(stored) => {
                             records += 1;
-                            changes.save(&stored)?;
+                            changes.save_record(&stored)?;
                         }
-                        None => displaced += u64::from(record.exchange().is_displaced),
+                        None => displaced += u64::from(record.lock_exchange().is_displaced),
                     },
                     FileJob::Remove(sequence) => {
                         removed.insert(sequence);
-                        changes.remove(sequence)?;
+                        changes.remove_record(sequence)?;
                     }
                     FileJob::Clear(_) => {}
                 }
@@ -354,26 +354,27 @@ impl FileQueue {
         });
         // What could not be written takes no removal with it.
         let remove = |changes: &mut CaptureChanges<'_>| {
-            removed.iter().try_for_each(|sequence| changes.remove(*sequence))
+            removed.iter().try_for_each(|sequence| changes.remove_record(*sequence))
         };
         if written.is_err() && !removed.is_empty() {
-            let again = or_debug!(database.change(remove), "cannot remove a captured request yet");
+            let again =
+                or_debug!(database.apply_changes(remove), "cannot remove a captured request yet");
             again.into_iter().for_each(|()| removed.clear());
         } else if written.is_ok() && !removed.is_empty() {
             or_debug!(database.shorten_log(), "the log of captured requests stays long");
             removed.clear();
         }
-        self.lock().unremoved = removed;
-        let mut state = self.lock();
+        self.lock_state().unremoved = removed;
+        let mut state = self.lock_state();
         if displaced > 0 {
             state.drop_records(displaced, "memory had no room for them until they were written");
         }
-        state.note(database.bytes, records, written);
+        state.record_outcome(database.bytes, records, written);
     }
 
     /// The next changes, in their order; nothing after a while, and none when there will be no more.
-    fn take(&self, waits: bool) -> Option<Vec<FileJob>> {
-        let mut state = self.lock();
+    fn take_jobs(&self, waits: bool) -> Option<Vec<FileJob>> {
+        let mut state = self.lock_state();
         if state.jobs.is_empty() && waits && !state.is_closing {
             let waited = self.changed.wait_timeout(state, PRUNE_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -391,7 +392,7 @@ impl FileQueue {
 
 impl QueueState {
     /// Notes how some changes went, with so many records among them.
-    fn note(&mut self, bytes: usize, records: u64, outcome: rusqlite::Result<()>) {
+    fn record_outcome(&mut self, bytes: usize, records: u64, outcome: rusqlite::Result<()>) {
         self.usage.bytes = bytes;
         match outcome {
             Ok(()) if records > 0 => self.usage.problem = None,

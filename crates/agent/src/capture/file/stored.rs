@@ -101,10 +101,10 @@ struct SocketMessageFacts {
 
 impl StoredRecord {
     /// A record as a row; none where it is kept no more, or its exchange lasts.
-    pub fn of(record: &CaptureRecord) -> Option<Self> {
-        let exchange = record.exchange();
+    pub fn from_record(record: &CaptureRecord) -> Option<Self> {
+        let exchange = record.lock_exchange();
         let took = exchange.took.filter(|_| !exchange.gone)?;
-        let facts = StoredFacts::of(record, &exchange, took);
+        let facts = StoredFacts::from_exchange(record, &exchange, took);
         Some(Self {
             sequence: record.sequence,
             id: record.id.clone(),
@@ -112,14 +112,14 @@ impl StoredRecord {
             is_pinned: exchange.is_pinned,
             // Texts, numbers and lists of them always make JSON.
             facts: serde_json::to_string(&facts).unwrap_or_default(),
-            parts: StoredParts::of(&exchange),
+            parts: StoredParts::from_exchange(&exchange),
         })
     }
 
     /// The record.
     ///
     /// # Errors
-    /// When the row was not written by [`StoredRecord::of`].
+    /// When the row was not written by [`StoredRecord::from_record`].
     pub fn into_record(self) -> Result<CaptureRecord, serde_json::Error> {
         let facts: StoredFacts = serde_json::from_str(&self.facts)?;
         let source = CaptureSource {
@@ -133,20 +133,24 @@ impl StoredRecord {
         };
         let parts = self.parts;
         let exchange = CapturedExchange {
-            request: facts.request.message(
+            request: facts.request.into_message(
                 parts.request_head,
                 parts.request_body,
                 parts.request_trailer,
             ),
             response: facts.response.map(|response| {
-                response.message(parts.response_head, parts.response_body, parts.response_trailer)
+                response.into_message(
+                    parts.response_head,
+                    parts.response_body,
+                    parts.response_trailer,
+                )
             }),
             took: Some(facts.took),
             marks: facts.marks,
             stream: facts.stream,
             request_marks: facts.request_marks,
             response_marks: facts.response_marks,
-            socket: facts.socket.map(|socket| socket.log(&parts.messages)),
+            socket: facts.socket.map(|socket| socket.into_log(&parts.messages)),
             unanswered: facts.unanswered,
             complete: facts.complete,
             error: facts.error,
@@ -170,12 +174,14 @@ impl StoredRecord {
 
     /// How many bytes it takes.
     pub fn size(&self) -> usize {
-        self.id.len() + self.facts.len() + self.parts.all().map(Vec::len).iter().sum::<usize>()
+        self.id.len()
+            + self.facts.len()
+            + self.parts.as_columns().map(Vec::len).iter().sum::<usize>()
     }
 }
 
 impl StoredFacts {
-    fn of(record: &CaptureRecord, exchange: &CapturedExchange, took: Duration) -> Self {
+    fn from_exchange(record: &CaptureRecord, exchange: &CapturedExchange, took: Duration) -> Self {
         let source = record.source.as_ref().clone();
         Self {
             tunnel_name: record.tunnel_name.clone(),
@@ -186,14 +192,14 @@ impl StoredFacts {
             edge_id: source.edge_id,
             route_id: source.route_id,
             imported_from: source.imported_from,
-            request: MessageFacts::of(&exchange.request),
-            response: exchange.response.as_ref().map(MessageFacts::of),
+            request: MessageFacts::from_message(&exchange.request),
+            response: exchange.response.as_ref().map(MessageFacts::from_message),
             took,
             marks: exchange.marks,
             stream: exchange.stream,
             request_marks: exchange.request_marks.clone(),
             response_marks: exchange.response_marks.clone(),
-            socket: exchange.socket.as_ref().map(SocketFacts::of),
+            socket: exchange.socket.as_ref().map(SocketFacts::from_log),
             unanswered: exchange.unanswered,
             complete: exchange.complete,
             error: exchange.error.clone(),
@@ -207,7 +213,7 @@ impl StoredFacts {
 }
 
 impl StoredParts {
-    fn of(exchange: &CapturedExchange) -> Self {
+    fn from_exchange(exchange: &CapturedExchange) -> Self {
         let request = &exchange.request;
         let [response_head, response_body, response_trailer] =
             exchange.response.as_ref().map_or_else(Default::default, |response| {
@@ -230,7 +236,7 @@ impl StoredParts {
     }
 
     /// The columns in their order.
-    pub fn all(&self) -> [&Vec<u8>; 7] {
+    pub fn as_columns(&self) -> [&Vec<u8>; 7] {
         [
             &self.request_head,
             &self.request_body,
@@ -244,7 +250,7 @@ impl StoredParts {
 }
 
 impl MessageFacts {
-    fn of(message: &CapturedMessage) -> Self {
+    fn from_message(message: &CapturedMessage) -> Self {
         Self {
             body_length: message.body_length,
             chunked: message.chunked,
@@ -253,7 +259,7 @@ impl MessageFacts {
         }
     }
 
-    fn message(self, head: Vec<u8>, body: Vec<u8>, trailer: Vec<u8>) -> CapturedMessage {
+    fn into_message(self, head: Vec<u8>, body: Vec<u8>, trailer: Vec<u8>) -> CapturedMessage {
         CapturedMessage {
             head,
             body: body.into(),
@@ -268,7 +274,7 @@ impl MessageFacts {
 }
 
 impl SocketFacts {
-    fn of(log: &SocketLog) -> Self {
+    fn from_log(log: &SocketLog) -> Self {
         let messages = log.messages.iter().map(|message| SocketMessageFacts {
             is_server: message.side == StreamSide::Server,
             opcode: message.opcode,
@@ -281,7 +287,7 @@ impl SocketFacts {
         Self { dropped: log.dropped, bytes: log.bytes, messages: messages.collect() }
     }
 
-    fn log(self, mut data: &[u8]) -> SocketLog {
+    fn into_log(self, mut data: &[u8]) -> SocketLog {
         let mut log = SocketLog::default();
         for facts in self.messages {
             let (kept, rest) = data.split_at(facts.kept.min(data.len()));
@@ -295,7 +301,7 @@ impl SocketFacts {
                 is_cut: facts.is_cut,
                 is_compressed: facts.is_compressed,
             };
-            log.push(message, usize::MAX);
+            log.push_message(message, usize::MAX);
         }
         (log.dropped, log.bytes) = (self.dropped, self.bytes);
         log
@@ -318,7 +324,7 @@ mod tests {
             edge_id: "edghts_1".to_owned(),
             ..CaptureSource::default()
         };
-        let recording = captures.open(NewCapture {
+        let recording = captures.start_recording(NewCapture {
             tunnel_name: "web",
             source: Arc::new(source),
             head: b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -326,7 +332,8 @@ mod tests {
         });
         recording.request_body(b"hello \xff");
         recording.request_complete(b"x-sum: 7\r\n\r\n");
-        recording.rules(vec![PolicyRule { module: "policy".to_owned(), ..PolicyRule::default() }]);
+        recording
+            .set_rules(vec![PolicyRule { module: "policy".to_owned(), ..PolicyRule::default() }]);
         recording.response_head(b"HTTP/1.1 101 Switching\r\n\r\n", &Body::NONE);
         recording.begin_socket();
         for (side, data) in [(StreamSide::Client, &b"one"[..]), (StreamSide::Server, b"three")] {
@@ -340,18 +347,18 @@ mod tests {
                 is_compressed: false,
             });
         }
-        recording.complete();
+        recording.mark_complete();
         let record = recording.record().clone();
-        assert_eq!(StoredRecord::of(&record), None, "it lasts");
+        assert_eq!(StoredRecord::from_record(&record), None, "it lasts");
         drop(recording);
 
-        let stored = StoredRecord::of(&record).unwrap();
+        let stored = StoredRecord::from_record(&record).unwrap();
         let restored = stored.into_record().unwrap();
 
-        assert_eq!(restored.show(), record.show());
-        assert_eq!(restored.exchange().cost(), record.exchange().cost());
-        assert_eq!(StoredRecord::of(&restored), StoredRecord::of(&record));
-        let exchange = restored.exchange();
+        assert_eq!(restored.to_captured_request(), record.to_captured_request());
+        assert_eq!(restored.lock_exchange().memory_cost(), record.lock_exchange().memory_cost());
+        assert_eq!(StoredRecord::from_record(&restored), StoredRecord::from_record(&record));
+        let exchange = restored.lock_exchange();
         let messages: Vec<_> = exchange
             .socket
             .iter()

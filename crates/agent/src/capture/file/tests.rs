@@ -82,9 +82,9 @@ fn fill(path: &Path, count: usize) -> Vec<String> {
         start: chrono::Utc::now(),
         exchange: CapturedExchange::ended(ExchangeMarks::default(), Duration::ZERO),
     };
-    let ids = captures.import((0..count).map(record).collect());
+    let ids = captures.import_captures((0..count).map(record).collect());
     // A busy machine may need longer for them than the end of an agent waits.
-    while !captures.file().unwrap().queue.lock().jobs.is_empty() {
+    while !captures.file().unwrap().queue.lock_state().jobs.is_empty() {
         thread::sleep(Duration::from_millis(1));
     }
     end(captures);
@@ -103,13 +103,13 @@ fn read_all(database: &CaptureDatabase) -> Vec<CaptureRecord> {
 
 fn request_head(target: &str) -> Vec<u8> {
     let mut head = Vec::new();
-    HeadWriter::request("POST", &[target], &mut head).end();
+    HeadWriter::begin_request("POST", &[target], &mut head).end();
     head
 }
 
 /// Captures a request with a body of so many bytes; its identifier.
 fn capture(captures: &Arc<CaptureStore>, size: usize) -> String {
-    let recording = captures.open(NewCapture {
+    let recording = captures.start_recording(NewCapture {
         tunnel_name: "web",
         source: Arc::default(),
         head: &request_head("/"),
@@ -118,9 +118,9 @@ fn capture(captures: &Arc<CaptureStore>, size: usize) -> String {
     recording.request_body(&vec![b'x'; size]);
     recording.request_complete(b"");
     let mut head = Vec::new();
-    HeadWriter::response(204, &mut head).end();
+    HeadWriter::begin_response(204, &mut head).end();
     recording.response_head(&head, &Body::NONE);
-    recording.complete();
+    recording.mark_complete();
     recording.record().id.clone()
 }
 
@@ -135,16 +135,16 @@ fn requests_survive_and_later_ones_come_after_them() {
     let folder = Folder::new();
     let captures = open(&folder.file(), LIMITS).unwrap();
     let before = [100, 200].map(|size| capture(&captures, size));
-    let shown = captures.find(&before[0]).unwrap().show();
+    let shown = captures.find(&before[0]).unwrap().to_captured_request();
     end(captures);
 
     let captures = open(&folder.file(), LIMITS).unwrap();
     let after = capture(&captures, 10);
 
     assert_eq!(ids(&captures), [before[0].clone(), before[1].clone(), after.clone()]);
-    assert_eq!(captures.find(&before[0]).unwrap().show(), shown);
+    assert_eq!(captures.find(&before[0]).unwrap().to_captured_request(), shown);
     assert!(after > before[1], "{after} sorts after {}", before[1]);
-    let counted: usize = captures.list(9, None).iter().map(|record| record.cost()).sum();
+    let counted: usize = captures.list(9, None).iter().map(|record| record.memory_cost()).sum();
     assert_eq!(captures.usage().bytes, counted);
 }
 
@@ -158,14 +158,14 @@ fn what_was_removed_stays_so_and_a_clear_empties_the_file() {
 
     let captures = open(&folder.file(), LIMITS).unwrap();
     assert_eq!(ids(&captures), [ids_before[0].clone(), ids_before[2].clone()]);
-    let lasting = captures.open(NewCapture {
+    let lasting = captures.start_recording(NewCapture {
         tunnel_name: "web",
         source: Arc::default(),
         head: &request_head("/lasting"),
         body: &Body::NONE,
     });
     captures.clear().unwrap().blocking_recv().unwrap().unwrap();
-    lasting.complete();
+    lasting.mark_complete();
     drop(lasting);
     assert!(!folder.holds(b"xxxx"), "bodies are still there");
     end(captures);
@@ -186,7 +186,7 @@ fn the_oldest_go_first_and_what_is_pinned_last() {
 
     assert_eq!(ids(&captures), [all[0].clone(), all[10].clone(), all[11].clone()]);
     let record = captures.find(&all[0]).unwrap();
-    let exchange = record.exchange().clone();
+    let exchange = record.lock_exchange().clone();
     assert_eq!((exchange.is_pinned, exchange.note.as_str()), (true, "the first"));
     assert!(captures.file().unwrap().usage().bytes <= few.bytes);
 }
@@ -284,10 +284,10 @@ fn records_that_find_no_place_in_the_queue_are_counted() {
     let id = capture(&captures, 10);
     let record = captures.find(&id).unwrap();
 
-    (0..MAX_QUEUED_RECORDS + 5).for_each(|_| file.save(&record));
+    (0..MAX_QUEUED_RECORDS + 5).for_each(|_| file.save_record(&record));
 
     assert_eq!(file.usage().dropped, 5);
-    file.queue.lock().is_closed = true;
+    file.queue.lock_state().is_closed = true;
 }
 
 #[test]
@@ -299,14 +299,14 @@ fn a_disk_that_is_full_costs_records_and_nothing_else() {
     let captures = CaptureStore::new(CaptureLimit::default());
     for size in [10, 500_000, 20] {
         let id = capture(&captures, size);
-        queue.push(FileJob::Save(captures.find(&id).unwrap()));
-        queue.lock().records += 1;
+        queue.push_job(FileJob::Save(captures.find(&id).unwrap()));
+        queue.lock_state().records += 1;
         assert!(queue.write_some(&mut database, true));
-        let usage = queue.lock().usage.clone();
+        let usage = queue.lock_state().usage.clone();
         assert_eq!(usage.problem.is_some(), size == 500_000, "{usage:?}");
     }
 
-    assert_eq!(queue.lock().usage.dropped, 1);
+    assert_eq!(queue.lock_state().usage.dropped, 1);
     let records = read_all(&database);
     assert_eq!(records.len(), 2);
 }
@@ -319,8 +319,8 @@ fn what_cannot_be_written_takes_no_removal_with_it() {
     let queue = FileQueue::default();
     let save = |size| {
         let record = captures.find(&capture(&captures, size)).unwrap();
-        queue.push(FileJob::Save(record.clone()));
-        queue.lock().records += 1;
+        queue.push_job(FileJob::Save(record.clone()));
+        queue.lock_state().records += 1;
         record
     };
     let first = save(10);
@@ -329,12 +329,12 @@ fn what_cannot_be_written_takes_no_removal_with_it() {
 
     save(500_000);
     let small = save(20);
-    queue.push(FileJob::Remove(first.sequence));
+    queue.push_job(FileJob::Remove(first.sequence));
     assert!(queue.write_some(&mut database, true));
 
     let records = read_all(&database);
     let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
-    assert_eq!((ids, queue.lock().usage.dropped), (vec![small.id.as_str()], 1));
+    assert_eq!((ids, queue.lock_state().usage.dropped), (vec![small.id.as_str()], 1));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn an_archive_longer_than_the_queue_is_kept_whole_however_old_it_is() {
         exchange: CapturedExchange::ended(ExchangeMarks::default(), Duration::ZERO),
     };
     let count = 2 * MAX_QUEUED_RECORDS;
-    captures.import((0..count).map(|_| old()).collect());
+    captures.import_captures((0..count).map(|_| old()).collect());
     end(captures);
 
     assert_eq!(ids(&open(&folder.file(), LIMITS).unwrap()).len(), count);
@@ -361,7 +361,7 @@ fn what_is_removed_is_in_no_file_any_more() {
     let id = capture(&captures, 100_000);
     captures.remove(&id);
     capture(&captures, 0);
-    let is_written = || captures.file().unwrap().queue.lock().jobs.is_empty();
+    let is_written = || captures.file().unwrap().queue.lock_state().jobs.is_empty();
     while !is_written() || folder.holds(b"xxxx") {
         thread::sleep(Duration::from_millis(5));
     }
@@ -383,7 +383,8 @@ fn a_long_file_is_read_behind_what_comes_meanwhile() {
             assert_eq!(listed, all[all.len() - listed.len()..], "the newest, and all of them");
         }
         assert_eq!(ids(&captures), all);
-        let counted: usize = captures.list(usize::MAX, None).iter().map(|it| it.cost()).sum();
+        let counted: usize =
+            captures.list(usize::MAX, None).iter().map(|it| it.memory_cost()).sum();
         assert_eq!(captures.usage().bytes, counted);
         end(captures);
         if was_seen_in_part {

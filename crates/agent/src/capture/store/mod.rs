@@ -40,7 +40,7 @@ pub enum CaptureLimit {
 
 impl CaptureLimit {
     /// The meaning of `inspect_db_size`: 0 is 50 MB, -1 is nothing.
-    pub fn of_setting(size: i64) -> Option<Self> {
+    pub fn from_setting(size: i64) -> Option<Self> {
         match size {
             -1 => Some(Self::Nothing),
             0 => Some(Self::default()),
@@ -163,7 +163,7 @@ impl CaptureStore {
     /// Whether records of the file are still to come.
     #[cfg(test)]
     pub(crate) fn is_restoring(&self) -> bool {
-        self.lock().is_restoring
+        self.lock_state().is_restoring
     }
 
     /// Whether anything is captured.
@@ -177,25 +177,25 @@ impl CaptureStore {
     }
 
     /// Opens a record.
-    pub fn open(self: &Arc<Self>, opening: NewCapture<'_>) -> Recording {
-        let request = CapturedMessage::awaiting(opening.head, opening.body);
+    pub fn start_recording(self: &Arc<Self>, opening: NewCapture<'_>) -> Recording {
+        let request = CapturedMessage::awaiting_body(opening.head, opening.body);
         self.open.fetch_add(1, Ordering::Relaxed);
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         inner.last = inner.last.wrapping_add(1);
         let tunnel_name = opening.tunnel_name.to_owned();
         let record = CaptureRecord::new(inner.last, tunnel_name, opening.source, request);
         let record = Arc::new(record);
-        self.push(&mut inner, record.clone());
+        self.push_record(&mut inner, record.clone());
         drop(inner);
-        self.tell(&record);
+        self.notify_update(&record);
         let is_call = *opening.body == Body::CHUNKED
-            && StreamKind::of_head(opening.head) == Some(StreamKind::Grpc);
+            && StreamKind::from_head(opening.head) == Some(StreamKind::Grpc);
         Recording::new(self.clone(), record, is_call)
     }
 
     /// The newest records of a tunnel, or of all, newest first.
     pub fn list(&self, limit: usize, tunnel_name: Option<&str>) -> Vec<Arc<CaptureRecord>> {
-        let inner = self.lock();
+        let inner = self.lock_state();
         let matching = |record: &&Arc<CaptureRecord>| {
             tunnel_name.is_none_or(|name| record.tunnel_name == name)
         };
@@ -204,16 +204,16 @@ impl CaptureStore {
 
     /// The record with this identifier.
     pub fn find(&self, id: &str) -> Option<Arc<CaptureRecord>> {
-        let inner = self.lock();
-        inner.records.get(inner.position(id)?).cloned()
+        let inner = self.lock_state();
+        inner.records.get(inner.find_position(id)?).cloned()
     }
 
     /// Removes all records; those under way are not recorded any further. Where there is a file, it is
     /// said when that is empty, or why it is not.
     pub fn clear(&self) -> Option<oneshot::Receiver<Result<(), String>>> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         for record in std::mem::take(&mut inner.records) {
-            record.exchange().let_go();
+            record.lock_exchange().discard_content();
         }
         inner.bytes = 0;
         inner.is_restoring = false;
@@ -227,26 +227,26 @@ impl CaptureStore {
     }
 
     /// How many times all records were removed, also for those who hold one that was displaced before.
-    pub(crate) fn clearings(&self) -> u64 {
-        self.lock().clearings
+    pub(crate) fn clear_count(&self) -> u64 {
+        self.lock_state().clearings
     }
 
     /// How much of a body is kept at most.
     pub(crate) fn max_body_bytes(&self) -> usize {
-        self.body()
+        self.body_limit()
     }
 
     /// Removes one record, which is not recorded any further; false where it is not kept.
     pub fn remove(&self, id: &str) -> bool {
-        let mut inner = self.lock();
-        let Some(at) = inner.position(id) else { return false };
+        let mut inner = self.lock_state();
+        let Some(at) = inner.find_position(id) else { return false };
         let Some(record) = inner.records.remove(at) else { return false };
-        let mut exchange = record.exchange();
-        inner.bytes -= exchange.cost();
-        exchange.let_go();
+        let mut exchange = record.lock_exchange();
+        inner.bytes -= exchange.memory_cost();
+        exchange.discard_content();
         drop(exchange);
         if let Some(file) = &self.file {
-            file.remove(record.sequence);
+            file.remove_record(record.sequence);
         }
         let revision = inner.next_revision();
         inner.removals.push_back((revision, record.id.clone()));
@@ -260,13 +260,13 @@ impl CaptureStore {
 
     /// How full the store is.
     pub fn usage(&self) -> Usage {
-        self.usage_of(&self.lock())
+        self.usage_of(&self.lock_state())
     }
 
     fn usage_of(&self, inner: &CaptureState) -> Usage {
         Usage {
             bytes: inner.bytes,
-            limit: self.bytes(),
+            limit: self.max_bytes(),
             records: inner.records.len(),
             evicted: inner.evicted,
         }
@@ -274,12 +274,12 @@ impl CaptureStore {
 
     /// How many changes there were.
     pub fn revision(&self) -> u64 {
-        self.lock().revision
+        self.lock_state().revision
     }
 
     /// All that is kept at one moment, and what was removed since somebody looked.
-    pub fn snapshot(&self, since: Option<u64>) -> CaptureSnapshot {
-        let inner = self.lock();
+    pub fn snapshot_since(&self, since: Option<u64>) -> CaptureSnapshot {
+        let inner = self.lock_state();
         let known = |since: &u64| (inner.cleared..=inner.revision).contains(since);
         let since = since.filter(known);
         let removals = inner.removals.iter().filter(|(at, _)| since.is_some_and(|it| *at > it));
@@ -288,7 +288,7 @@ impl CaptureStore {
             since,
             removed: removals.map(|(_, id)| id.clone()).collect(),
             records: inner.records.iter().rev().cloned().collect(),
-            oldest: inner.oldest(),
+            oldest: inner.oldest_id(),
             usage: self.usage_of(&inner),
         }
     }
@@ -303,7 +303,7 @@ impl CaptureStore {
         self.ended.subscribe()
     }
 
-    fn bytes(&self) -> usize {
+    fn max_bytes(&self) -> usize {
         match self.limit {
             CaptureLimit::Nothing => 0,
             CaptureLimit::Bytes(bytes) => bytes,
@@ -311,57 +311,57 @@ impl CaptureStore {
     }
 
     /// How much of one body is kept: so little that one exchange never fills the store.
-    fn body(&self) -> usize {
-        MAX_BODY_BYTES.min(self.bytes() / 4)
+    fn body_limit(&self) -> usize {
+        MAX_BODY_BYTES.min(self.max_bytes() / 4)
     }
 
     /// Changes a record and counts what it grew by; the change gets how much of a body is kept.
-    pub(super) fn change(
+    pub(super) fn change_record(
         &self,
         record: &Arc<CaptureRecord>,
         change: impl FnOnce(&mut CapturedExchange, usize) -> usize,
     ) {
         // The order of the locks is that of `clear`: the store, then the record.
-        let mut inner = self.lock();
-        let mut exchange = record.exchange();
+        let mut inner = self.lock_state();
+        let mut exchange = record.lock_exchange();
         if exchange.gone {
             return;
         }
-        inner.bytes += change(&mut exchange, self.body());
+        inner.bytes += change(&mut exchange, self.body_limit());
         drop(exchange);
-        self.evict(&mut inner);
+        self.evict_oldest(&mut inner);
     }
 
     /// Changes a record in a way that may make it smaller, and counts the difference; the change gets how
     /// much of a body is kept.
-    pub(super) fn recount(
+    pub(super) fn recount_record(
         &self,
         record: &CaptureRecord,
         change: impl FnOnce(&mut CapturedExchange, usize),
     ) {
-        let mut inner = self.lock();
-        let mut exchange = record.exchange();
+        let mut inner = self.lock_state();
+        let mut exchange = record.lock_exchange();
         if exchange.gone {
             return;
         }
-        inner.bytes -= exchange.cost();
-        change(&mut exchange, self.body());
-        inner.bytes += exchange.cost();
+        inner.bytes -= exchange.memory_cost();
+        change(&mut exchange, self.body_limit());
+        inner.bytes += exchange.memory_cost();
         drop(exchange);
-        self.evict(&mut inner);
+        self.evict_oldest(&mut inner);
     }
 
     /// Adds a record, and makes room for it.
-    fn push(&self, inner: &mut CaptureState, record: Arc<CaptureRecord>) {
-        inner.bytes += record.cost();
+    fn push_record(&self, inner: &mut CaptureState, record: Arc<CaptureRecord>) {
+        inner.bytes += record.memory_cost();
         inner.records.push_back(record);
-        self.evict(inner);
+        self.evict_oldest(inner);
     }
 
     /// Lets the oldest records go until there is room: those that are pinned last.
-    fn evict(&self, inner: &mut CaptureState) {
+    fn evict_oldest(&self, inner: &mut CaptureState) {
         let (mut at, mut spares_pinned) = (0, true);
-        while inner.bytes > self.bytes() {
+        while inner.bytes > self.max_bytes() {
             let Some(record) = inner.records.get(at).cloned() else {
                 if !std::mem::replace(&mut spares_pinned, false) {
                     return;
@@ -369,7 +369,7 @@ impl CaptureStore {
                 at = 0;
                 continue;
             };
-            let mut exchange = record.exchange();
+            let mut exchange = record.lock_exchange();
             if exchange.is_pinned && spares_pinned {
                 at += 1;
                 continue;
@@ -380,8 +380,8 @@ impl CaptureStore {
                 (at, spares_pinned) = (0, false);
                 continue;
             }
-            inner.bytes -= exchange.cost();
-            exchange.let_go();
+            inner.bytes -= exchange.memory_cost();
+            exchange.discard_content();
             exchange.is_displaced = true;
             inner.records.remove(at);
             inner.evicted += 1;
@@ -389,34 +389,34 @@ impl CaptureStore {
     }
 
     /// Has a record written whose exchange has ended.
-    fn save(&self, record: &Arc<CaptureRecord>) {
+    fn save_record(&self, record: &Arc<CaptureRecord>) {
         if let Some(file) = &self.file {
-            file.save(record);
+            file.save_record(record);
         }
     }
 
     /// Counts a change of a record, and says so.
-    pub(super) fn tell(&self, record: &Arc<CaptureRecord>) {
-        self.tell_change(record, CaptureChange::Updated);
+    pub(super) fn notify_update(&self, record: &Arc<CaptureRecord>) {
+        self.notify_change(record, CaptureChange::Updated);
     }
 
     /// Counts the last change of a record, and says so.
-    pub(super) fn tell_end(&self, record: &Arc<CaptureRecord>) {
-        self.tell_change(record, CaptureChange::Ended);
-        self.save(record);
+    pub(super) fn notify_ended(&self, record: &Arc<CaptureRecord>) {
+        self.notify_change(record, CaptureChange::Ended);
+        self.save_record(record);
         if self.ended.receiver_count() > 0 {
             ignore(self.ended.send(record.clone()), "nobody may be listening");
         }
         self.open.fetch_sub(1, Ordering::Release);
     }
 
-    fn tell_change(
+    fn notify_change(
         &self,
         record: &Arc<CaptureRecord>,
         change: impl FnOnce(Arc<CaptureRecord>) -> CaptureChange,
     ) {
         // Under the lock, so that who has seen a revision has seen all before it.
-        let mut inner = self.lock();
+        let mut inner = self.lock_state();
         record.revision.store(inner.next_revision(), Ordering::Release);
         drop(inner);
         if self.changes.receiver_count() > 0 {
@@ -424,14 +424,14 @@ impl CaptureStore {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, CaptureState> {
+    fn lock_state(&self) -> MutexGuard<'_, CaptureState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CaptureState {
     /// Where the record with this identifier stands.
-    fn position(&self, id: &str) -> Option<usize> {
+    fn find_position(&self, id: &str) -> Option<usize> {
         let sequence = u32::from_str_radix(id.get(8..16)?, 16).ok()?;
         let at = self.records.binary_search_by_key(&sequence, |record| record.sequence).ok()?;
         (self.records[at].id == id).then_some(at)
@@ -439,8 +439,8 @@ impl CaptureState {
 
     /// The identifier of the oldest record that is kept and not pinned: of those before it only pinned ones
     /// are.
-    fn oldest(&self) -> Option<String> {
-        let oldest = self.records.iter().find(|record| !record.exchange().is_pinned);
+    fn oldest_id(&self) -> Option<String> {
+        let oldest = self.records.iter().find(|record| !record.lock_exchange().is_pinned);
         oldest.or(self.records.back()).map(|record| record.id.clone())
     }
 

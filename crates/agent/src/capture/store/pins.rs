@@ -38,35 +38,36 @@ impl CaptureStore {
         if note.as_ref().is_some_and(|note| note.len() > MAX_NOTE_BYTES) {
             return Err(PinError::LongNote);
         }
-        let mut inner = self.lock();
-        let Some(record) = inner.position(id).and_then(|at| inner.records.get(at)).cloned() else {
+        let mut inner = self.lock_state();
+        let Some(record) = inner.find_position(id).and_then(|at| inner.records.get(at)).cloned()
+        else {
             return Ok(None);
         };
-        if is_pinned == Some(true) && !record.exchange().is_pinned {
+        if is_pinned == Some(true) && !record.lock_exchange().is_pinned {
             self.check_room(&inner, &record)?;
         }
-        let mut exchange = record.exchange();
-        inner.bytes -= exchange.cost();
+        let mut exchange = record.lock_exchange();
+        inner.bytes -= exchange.memory_cost();
         exchange.is_pinned = is_pinned.unwrap_or(exchange.is_pinned);
         if let Some(note) = note {
             exchange.note = note;
         }
-        inner.bytes += exchange.cost();
+        inner.bytes += exchange.memory_cost();
         drop(exchange);
-        self.evict(&mut inner);
+        self.evict_oldest(&mut inner);
         drop(inner);
-        self.tell(&record);
-        self.save(&record);
+        self.notify_update(&record);
+        self.save_record(&record);
         Ok(Some(record))
     }
 
     /// Whether another record may be pinned.
     fn check_room(&self, inner: &CaptureState, record: &CaptureRecord) -> Result<(), PinError> {
-        let (count, bytes) = inner.pinned();
-        let most = self.bytes() / PINNED_SHARE;
+        let (count, bytes) = inner.pinned_usage();
+        let most = self.max_bytes() / PINNED_SHARE;
         match () {
             () if count >= MAX_PINNED => Err(PinError::TooMany),
-            () if bytes + record.cost() > most => Err(PinError::TooMuch(most)),
+            () if bytes + record.memory_cost() > most => Err(PinError::TooMuch(most)),
             () => Ok(()),
         }
     }
@@ -74,8 +75,8 @@ impl CaptureStore {
 
 impl CaptureState {
     /// How many records are pinned, and what they take.
-    pub(super) fn pinned(&self) -> (usize, usize) {
-        let pinned = self.records.iter().filter(|record| record.exchange().is_pinned);
-        pinned.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.cost()))
+    pub(super) fn pinned_usage(&self) -> (usize, usize) {
+        let pinned = self.records.iter().filter(|record| record.lock_exchange().is_pinned);
+        pinned.fold((0, 0), |(count, bytes), it| (count + 1, bytes + it.memory_cost()))
     }
 }

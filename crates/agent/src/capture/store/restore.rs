@@ -39,12 +39,12 @@ impl CaptureStore {
         let (file, opened) = InspectFile::open(path, limits)?;
         let store = Arc::new(Self::empty(limit, Some(file)));
         {
-            let mut inner = store.lock();
+            let mut inner = store.lock_state();
             (inner.last, inner.is_restoring) = (opened.last, true);
         }
         let restored = Arc::downgrade(&store);
-        let take = move |records| restored.upgrade().is_some_and(|it| it.restore(records));
-        opened.start(Box::new(take))?;
+        let take = move |records| restored.upgrade().is_some_and(|it| it.restore_records(records));
+        opened.start_worker(Box::new(take))?;
         Ok(store)
     }
 
@@ -55,27 +55,27 @@ impl CaptureStore {
     pub(crate) fn check_file(limit: CaptureLimit, path: &Path) -> Result<(), String> {
         let checked = match limit {
             CaptureLimit::Nothing => Err(InspectFileError::NothingCaptured),
-            CaptureLimit::Bytes(_) => InspectFile::check(path),
+            CaptureLimit::Bytes(_) => InspectFile::check_path(path),
         };
         checked.map_err(|error| error.to_string())
     }
 
     /// Adds records of the file, each before those that came after it; none when there are no more. Gives
     /// whether to go on: not where there is no room, or all records were removed meanwhile.
-    fn restore(&self, records: Option<Vec<CaptureRecord>>) -> bool {
-        let mut inner = self.lock();
+    fn restore_records(&self, records: Option<Vec<CaptureRecord>>) -> bool {
+        let mut inner = self.lock_state();
         let Some(records) = records.filter(|_| inner.is_restoring) else {
             inner.is_restoring = false;
             return false;
         };
         let mut last = None;
         for record in records {
-            let is_pinned = record.exchange().is_pinned;
+            let is_pinned = record.lock_exchange().is_pinned;
             let (taken, most) = match is_pinned {
-                true => (inner.pinned().1, self.bytes() / PINNED_SHARE),
-                false => (inner.bytes, self.bytes()),
+                true => (inner.pinned_usage().1, self.max_bytes() / PINNED_SHARE),
+                false => (inner.bytes, self.max_bytes()),
             };
-            if taken + record.cost() > most {
+            if taken + record.memory_cost() > most {
                 if is_pinned {
                     continue;
                 }
@@ -87,10 +87,10 @@ impl CaptureStore {
             let Err(at) = place else { continue };
             let revision = inner.next_revision();
             record.revision.store(revision, Ordering::Release);
-            inner.bytes += record.cost();
+            inner.bytes += record.memory_cost();
             let record = Arc::new(record);
             inner.records.insert(at, record.clone());
-            self.evict(&mut inner);
+            self.evict_oldest(&mut inner);
             last = Some(record);
         }
         let goes_on = inner.is_restoring;
@@ -103,10 +103,10 @@ impl CaptureStore {
     }
 
     /// Adds records that come from elsewhere, and says what they are called; waits for the disk.
-    pub(crate) fn import(&self, captures: Vec<ImportedCapture>) -> Vec<String> {
+    pub(crate) fn import_captures(&self, captures: Vec<ImportedCapture>) -> Vec<String> {
         let mut ids = Vec::new();
         for capture in captures {
-            let mut inner = self.lock();
+            let mut inner = self.lock_state();
             inner.last = inner.last.wrapping_add(1);
             let id = record_id(Utc::now(), inner.last);
             let ImportedCapture { tunnel_name, source, start, exchange } = capture;
@@ -119,9 +119,9 @@ impl CaptureStore {
                 exchange,
             );
             let record = Arc::new(record);
-            self.push(&mut inner, record.clone());
+            self.push_record(&mut inner, record.clone());
             drop(inner);
-            self.tell(&record);
+            self.notify_update(&record);
             if let Some(file) = &self.file {
                 file.save_waiting(&record);
             }

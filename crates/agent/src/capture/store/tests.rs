@@ -9,12 +9,17 @@ use crate::capture::{SocketMessage, StreamSide};
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn open(captures: &Arc<CaptureStore>, tunnel_name: &str) -> Recording {
-    captures.open(NewCapture { tunnel_name, source: Arc::default(), head: HEAD, body: &Body::NONE })
+    captures.start_recording(NewCapture {
+        tunnel_name,
+        source: Arc::default(),
+        head: HEAD,
+        body: &Body::NONE,
+    })
 }
 
 /// What the records cost, counted anew.
 fn counted(captures: &CaptureStore) -> usize {
-    let cost = |record: &Arc<CaptureRecord>| record.cost();
+    let cost = |record: &Arc<CaptureRecord>| record.memory_cost();
     captures.list(usize::MAX, None).iter().map(cost).sum()
 }
 
@@ -48,7 +53,7 @@ fn the_oldest_go_first_and_the_count_stays_right() {
     }
 
     let newest = captures.list(1, None);
-    assert_eq!(newest[0].exchange().request.body_length, 100);
+    assert_eq!(newest[0].lock_exchange().request.body_length, 100);
     assert_eq!(captures.usage().records as u64 + captures.usage().evicted, 6);
 }
 
@@ -60,9 +65,9 @@ fn a_body_beyond_the_cap_is_cut_and_marked() {
     recording.request_body(&[b'x'; 600]);
     recording.request_body(&[b'x'; 600]);
 
-    let shown = recording.record().show();
+    let shown = recording.record().to_captured_request();
     assert_eq!(shown.request.truncated, ginnel_api::Flag(true));
-    assert_eq!(recording.record().exchange().request.body.len(), 1_000);
+    assert_eq!(recording.record().lock_exchange().request.body.len(), 1_000);
 }
 
 #[test]
@@ -76,7 +81,7 @@ fn what_was_let_go_takes_no_memory_although_it_lasts() {
     (0..2).for_each(|_| open(&captures, "a").request_body(&[b'x'; 1_000]));
 
     assert_eq!(captures.usage().evicted, 1);
-    let exchange = lasting.record().exchange();
+    let exchange = lasting.record().lock_exchange();
     assert!(exchange.request.body.is_empty());
     assert!(exchange.response.as_ref().unwrap().body.is_empty());
     assert!(exchange.request.is_truncated());
@@ -92,7 +97,7 @@ fn a_request_that_is_replaced_counts_as_what_it_is_now() {
         assert_eq!(captures.usage().bytes, counted(&captures));
     }
 
-    assert_eq!(recording.record().exchange().request.start_line()[0], "GET");
+    assert_eq!(recording.record().lock_exchange().request.start_line()[0], "GET");
 }
 
 #[test]
@@ -105,7 +110,7 @@ fn a_request_in_chunks_that_replaces_another_is_shown_without_them() {
     recording.request_body(b"hello");
     recording.request_complete(b"x-sum: 7\r\n\r\n");
 
-    let shown = recording.record().show().request;
+    let shown = recording.record().to_captured_request().request;
     assert!(shown.raw.0.ends_with(b"Content-Length: 5\r\n\r\nhello"), "{shown:?}");
     assert_eq!(shown.trailers.0["X-Sum"], ["7"]);
 }
@@ -136,7 +141,7 @@ fn messages_and_the_times_of_parts_count() {
         assert_eq!(captures.usage().bytes, counted(&captures));
     }
 
-    let exchange = recording.record().exchange();
+    let exchange = recording.record().lock_exchange();
     let socket = exchange.socket.as_ref().unwrap();
     assert_eq!((socket.messages.len(), socket.dropped, socket.bytes), (1, 5, [15_011, 0]));
     drop(exchange);
@@ -150,27 +155,28 @@ fn a_body_that_never_came_to_its_end_is_marked() {
     let captures = CaptureStore::new(CaptureLimit::default());
 
     for (is_whole, is_held) in [(false, false), (false, true), (true, false), (true, true)] {
-        let recording = captures.open(NewCapture {
+        let recording = captures.start_recording(NewCapture {
             tunnel_name: "a",
             source: Arc::default(),
             head: b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
             body: &Body::Length(5),
         });
         let record = recording.record().clone();
-        let is_cut = || record.exchange().request.is_truncated();
+        let is_cut = || record.lock_exchange().request.is_truncated();
         if is_held {
-            recording.hold("h");
-            assert!(is_cut() && record.exchange().is_held, "it is not in the record yet");
+            recording.begin_hold("h");
+            assert!(is_cut() && record.lock_exchange().is_held, "it is not in the record yet");
         }
         if is_whole {
             recording.end_hold();
-            recording.resume(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", &Body::Length(5));
+            recording
+                .resume_request(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", &Body::Length(5));
             recording.request_body(b"hello");
             recording.request_complete(b"");
         }
         drop(recording);
 
-        assert_eq!((is_cut(), record.exchange().is_held), (!is_whole, false));
+        assert_eq!((is_cut(), record.lock_exchange().is_held), (!is_whole, false));
     }
 }
 
@@ -199,12 +205,12 @@ fn a_record_that_is_removed_counts_no_more_and_is_named_to_who_asks() {
     let listed: Vec<_> = captures.list(9, None).iter().map(|one| one.id.clone()).collect();
     assert_eq!(listed, [ids[2].clone(), ids[0].clone()]);
     assert_eq!(captures.usage().bytes, counted(&captures));
-    let snapshot = captures.snapshot(Some(before));
+    let snapshot = captures.snapshot_since(Some(before));
     assert_eq!(snapshot.since, Some(before));
     assert_eq!(snapshot.removed, [ids[1].clone()]);
     assert_eq!((snapshot.records.len(), snapshot.usage), (2, captures.usage()));
-    assert!(captures.snapshot(Some(snapshot.revision)).removed.is_empty());
-    assert_eq!(captures.snapshot(Some(snapshot.revision + 1)).since, None);
+    assert!(captures.snapshot_since(Some(snapshot.revision)).removed.is_empty());
+    assert_eq!(captures.snapshot_since(Some(snapshot.revision + 1)).since, None);
 }
 
 #[test]
@@ -217,11 +223,11 @@ fn removals_beyond_those_that_are_remembered_make_pages_begin_anew() {
         assert!(captures.remove(&recording.record().id));
     }
 
-    let snapshot = captures.snapshot(Some(before));
+    let snapshot = captures.snapshot_since(Some(before));
     assert_eq!((snapshot.since, snapshot.removed.len()), (None, 0));
-    let is_known = |since: &u64| captures.snapshot(Some(*since)).since.is_some();
+    let is_known = |since: &u64| captures.snapshot_since(Some(*since)).since.is_some();
     let first = (before..=snapshot.revision).find(is_known);
-    assert_eq!(captures.snapshot(first).removed.len(), MAX_REMOVALS);
+    assert_eq!(captures.snapshot_since(first).removed.len(), MAX_REMOVALS);
 }
 
 #[test]
@@ -251,12 +257,12 @@ fn an_exchange_that_nobody_completed_has_failed() {
         let recording = open(&captures, "a");
         recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", &Body::NONE);
         if complete {
-            recording.complete();
+            recording.mark_complete();
         }
         let record = recording.record().clone();
         drop(recording);
 
-        let exchange = record.exchange();
+        let exchange = record.lock_exchange();
         let cut_off = exchange.response.as_ref().unwrap().cut_off;
         assert_eq!((exchange.error.is_none(), cut_off), (complete, !complete));
     }

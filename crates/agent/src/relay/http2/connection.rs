@@ -102,7 +102,7 @@ impl LocalHttp2Connection {
         if let Some(failed) = state.failed.as_ref().filter(|failed| failed.at >= converted) {
             return Err(io::Error::new(failed.kind, failed.problem.clone()));
         }
-        match open(&self.dialer).await {
+        match open_connection(&self.dialer).await {
             Ok(shared) => {
                 *state = Http2ConnectionState { current: Some(shared.clone()), failed: None };
                 Ok(Http2Lease { shared, is_new: true })
@@ -119,7 +119,7 @@ impl LocalHttp2Connection {
 
 impl Http2Handle {
     /// Starts a request on a stream of its own.
-    pub async fn send(
+    pub async fn send_request(
         &self,
         request: http::Request<()>,
         ends: bool,
@@ -141,14 +141,14 @@ impl Http2Handle {
     }
 
     /// Waits until the connection has ended.
-    pub async fn ended(&mut self) {
+    pub async fn wait_until_ended(&mut self) {
         let ended = self.status.wait_for(|status| matches!(status, Http2Status::Ended(_))).await;
         ignore(ended, "who told of it is gone only when the connection is");
     }
 }
 
 /// Opens a connection; the settings of the local service have come then.
-async fn open(dialer: &Dialer) -> io::Result<Http2Handle> {
+async fn open_connection(dialer: &Dialer) -> io::Result<Http2Handle> {
     let LocalStream { read, write, response_wait, .. } = dialer.dial().await?;
     // Many answers are under way at once: there is always one to wait for.
     response_wait.begin();
@@ -161,7 +161,7 @@ async fn open(dialer: &Dialer) -> io::Result<Http2Handle> {
         .max_header_list_size(MAX_RELAYED_HEAD_BYTES as u32);
     let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
     let (status_sender, mut status) = watch::channel(Http2Status::Opening);
-    tokio::spawn(drive(connection, status_sender));
+    tokio::spawn(drive_connection(connection, status_sender));
     let opened = status.wait_for(|status| !matches!(status, Http2Status::Opening));
     let opened =
         tokio::time::timeout(DIAL_TIMEOUT, opened).await?.map_err(io::Error::other)?.clone();
@@ -174,14 +174,14 @@ async fn open(dialer: &Dialer) -> io::Result<Http2Handle> {
 type Http2Driver = Connection<Join<PrefaceReader, BoxWriter>, Bytes>;
 
 /// Lets a connection work until it ends.
-async fn drive(mut connection: Http2Driver, status_sender: watch::Sender<Http2Status>) {
+async fn drive_connection(mut connection: Http2Driver, status_sender: watch::Sender<Http2Status>) {
     let pings = connection.ping_pong();
     let reason = tokio::select! {
         ended = connection => match ended {
             Ok(()) => "it closed the connection".to_owned(),
-            Err(error) => explained(&error),
+            Err(error) => describe_error(&error),
         },
-        () = ping(pings, &status_sender) => "it stopped responding".to_owned(),
+        () = send_pings(pings, &status_sender) => "it stopped responding".to_owned(),
     };
     status_sender.send_replace(Http2Status::Ended(reason));
 }
@@ -189,7 +189,7 @@ async fn drive(mut connection: Http2Driver, status_sender: watch::Sender<Http2St
 /// Asks the local service from time to time whether it is there; ends when it does not say so.
 ///
 /// What is sent before the first answer to that are its settings.
-async fn ping(pings: Option<PingPong>, status_sender: &watch::Sender<Http2Status>) {
+async fn send_pings(pings: Option<PingPong>, status_sender: &watch::Sender<Http2Status>) {
     // There is one for who asks first.
     let Some(mut pings) = pings else { return };
     loop {
@@ -209,7 +209,7 @@ async fn ping(pings: Option<PingPong>, status_sender: &watch::Sender<Http2Status
 }
 
 /// Why a connection or a stream failed, in words.
-pub(super) fn explained(error: &h2::Error) -> String {
+pub(super) fn describe_error(error: &h2::Error) -> String {
     match error.get_io() {
         Some(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             "it closed the connection".to_owned()

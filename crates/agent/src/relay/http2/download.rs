@@ -39,7 +39,7 @@ pub(super) enum DownloadError {
 }
 
 /// Waits for the final head and passes on the provisional ones.
-pub(super) async fn head(
+pub(super) async fn wait_for_head(
     mut response: ResponseFuture,
     write: &mut (impl AsyncWrite + Unpin),
 ) -> Result<Response<RecvStream>, DownloadError> {
@@ -49,7 +49,8 @@ pub(super) async fn head(
             // HTTP/2 has no such answer.
             ResponseStart::Provisional(answer) if answer.status() == 101 => {}
             ResponseStart::Provisional(answer) => {
-                let head = heads::response(answer.status(), answer.headers(), Framing::None);
+                let head =
+                    heads::translate_response(answer.status(), answer.headers(), Framing::None);
                 write.write_all(&head).await.map_err(|_| DownloadError::Gone)?;
             }
         }
@@ -57,19 +58,20 @@ pub(super) async fn head(
 }
 
 /// Writes an answer as HTTP/1.1.
-pub(super) async fn pass_on(
+pub(super) async fn relay_response(
     answer: Response<RecvStream>,
     to_head: bool,
     write: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(), DownloadError> {
     let (parts, mut body) = answer.into_parts();
-    let framing = Framing::of(parts.status, &parts.headers, to_head, body.is_end_stream());
-    let mut output = heads::response(parts.status, &parts.headers, framing);
+    let framing =
+        Framing::for_response(parts.status, &parts.headers, to_head, body.is_end_stream());
+    let mut output = heads::translate_response(parts.status, &parts.headers, framing);
     while framing.has_body() {
-        let data = match at_once(&mut body).await {
+        let data = match next_ready_data(&mut body).await {
             Some(data) => data,
             None => {
-                flush(&mut output, write).await?;
+                flush_output(&mut output, write).await?;
                 body.data().await
             }
         };
@@ -78,13 +80,13 @@ pub(super) async fn pass_on(
             Ok(data) => data,
             // What came is passed on, so that it breaks off where it did.
             Err(error) => {
-                flush(&mut output, write).await?;
+                flush_output(&mut output, write).await?;
                 return Err(DownloadError::CutOff(error));
             }
         };
-        framing.put(&data, &mut output);
+        framing.write_data(&data, &mut output);
         if output.len() >= CHUNK_BYTES {
-            flush(&mut output, write).await?;
+            flush_output(&mut output, write).await?;
         }
         let released = body.flow_control().release_capacity(data.len());
         ignore(released, "a stream that has ended needs no window");
@@ -93,11 +95,11 @@ pub(super) async fn pass_on(
         let trailers = body.trailers().await.map_err(DownloadError::CutOff)?;
         write_last_chunk(trailers.unwrap_or_default().iter(), &mut output);
     }
-    flush(&mut output, write).await
+    flush_output(&mut output, write).await
 }
 
 /// The data that has come already; none while nothing has.
-async fn at_once(body: &mut RecvStream) -> Option<Option<Result<Bytes, h2::Error>>> {
+async fn next_ready_data(body: &mut RecvStream) -> Option<Option<Result<Bytes, h2::Error>>> {
     poll_fn(|cx| {
         Poll::Ready(match body.poll_data(cx) {
             Poll::Ready(data) => Some(data),
@@ -117,7 +119,7 @@ async fn next(response: &mut ResponseFuture) -> Result<ResponseStart, h2::Error>
     .await
 }
 
-async fn flush(
+async fn flush_output(
     output: &mut Vec<u8>,
     write: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(), DownloadError> {

@@ -31,19 +31,19 @@ pub(super) struct UntranslatableRequest;
 /// Translates the head of a request.
 ///
 /// `authority` is for a request that names no host.
-pub(super) fn request(
+pub(super) fn translate_request(
     head: &RequestHead<'_, '_>,
     scheme: &str,
     authority: &str,
 ) -> Result<Http2Request, UntranslatableRequest> {
     let mut method: Method = head.method.parse().map_err(|_| UntranslatableRequest)?;
-    let headers = head.fields.iter().map(header).collect::<Option<HeaderMap>>();
+    let headers = head.fields.iter().map(translate_header).collect::<Option<HeaderMap>>();
     let mut headers = headers.ok_or(UntranslatableRequest)?;
     if method == Method::CONNECT {
         return Err(UntranslatableRequest);
     }
-    let uri = address(head.target, headers.remove(HOST).as_ref(), scheme, authority)?;
-    let socket = socket(&method, &headers);
+    let uri = build_uri(head.target, headers.remove(HOST).as_ref(), scheme, authority)?;
+    let socket = websocket_key(&method, &headers);
     let trailers = has_token(&headers, TE, "trailers");
     strip_hop_by_hop(&mut headers);
     if trailers {
@@ -61,7 +61,7 @@ pub(super) fn request(
     Ok(Http2Request { request, socket })
 }
 
-fn address(
+fn build_uri(
     target: &str,
     host: Option<&HeaderValue>,
     scheme: &str,
@@ -84,9 +84,9 @@ fn address(
 }
 
 /// The key of a visitor who asks for a WebSocket.
-fn socket(method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
+fn websocket_key(method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
     let converted = *method == Method::GET
-        && ConnectionOptions::of(headers).upgrade
+        && ConnectionOptions::from_headers(headers).upgrade
         && has_token(headers, UPGRADE, "websocket");
     headers.get(SOCKET_KEY).filter(|_| converted).cloned()
 }
@@ -106,7 +106,12 @@ pub(super) enum Framing {
 
 impl Framing {
     /// For an answer with this head; `ended` when nothing follows it.
-    pub fn of(status: StatusCode, headers: &HeaderMap, to_head: bool, ended: bool) -> Self {
+    pub fn for_response(
+        status: StatusCode,
+        headers: &HeaderMap,
+        to_head: bool,
+        ended: bool,
+    ) -> Self {
         let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
         match () {
@@ -123,7 +128,7 @@ impl Framing {
     }
 
     /// Adds data to what is written.
-    pub fn put(self, data: &[u8], output: &mut Vec<u8>) {
+    pub fn write_data(self, data: &[u8], output: &mut Vec<u8>) {
         match self {
             Self::Chunked => write_chunk(data, output),
             _ => output.extend_from_slice(data),
@@ -138,9 +143,13 @@ fn announces_trailers(headers: &HeaderMap) -> bool {
 }
 
 /// The head of an answer in HTTP/1.1.
-pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing) -> Vec<u8> {
+pub(super) fn translate_response(
+    status: StatusCode,
+    headers: &HeaderMap,
+    framing: Framing,
+) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut head = HeadWriter::response(status.as_u16(), &mut bytes);
+    let mut head = HeadWriter::begin_response(status.as_u16(), &mut bytes);
     let no_length = matches!(framing, Framing::Empty | Framing::Chunked)
         || matches!(status.as_u16(), 100..200 | 204);
     for (name, value) in headers {
@@ -163,9 +172,9 @@ pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing
 }
 
 /// The head of an answer that makes a WebSocket of the connection.
-pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
+pub(super) fn switching_protocols_head(headers: &HeaderMap, accept: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut head = HeadWriter::response(101, &mut bytes);
+    let mut head = HeadWriter::begin_response(101, &mut bytes);
     head.field(UPGRADE, "websocket").field(CONNECTION, "upgrade");
     head.field(SEC_WEBSOCKET_ACCEPT, accept);
     let framing = [CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT];
@@ -179,14 +188,14 @@ pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
 }
 
 /// The trailers of a request; none where there are none.
-pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
+pub(super) fn translate_trailers(lines: &[u8]) -> Option<HeaderMap> {
     let trailers: HeaderMap = http1::read_fields(lines, |fields| {
-        fields.iter().filter_map(header).filter(|(name, _)| may_trail(name)).collect()
+        fields.iter().filter_map(translate_header).filter(|(name, _)| may_trail(name)).collect()
     })?;
     if trailers.is_empty() { None } else { Some(trailers) }
 }
 
-fn header(field: &HeadField<'_>) -> Option<(HeaderName, HeaderValue)> {
+fn translate_header(field: &HeadField<'_>) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
     Some((name, HeaderValue::from_bytes(field.value).ok()?))
 }

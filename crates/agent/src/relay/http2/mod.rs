@@ -31,7 +31,9 @@ use translator::Translator;
 ///
 /// # Errors
 /// When the local service cannot be reached, or does not speak HTTP/2.
-pub(super) async fn connect(connection: &Arc<LocalHttp2Connection>) -> io::Result<LocalStream> {
+pub(super) async fn connect_translator(
+    connection: &Arc<LocalHttp2Connection>,
+) -> io::Result<LocalStream> {
     let lease = connection.acquire().await?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let problem = FailureReason::default();
@@ -54,7 +56,7 @@ pub(super) async fn connect(connection: &Arc<LocalHttp2Connection>) -> io::Resul
 struct FailureReason(Arc<Mutex<Option<String>>>);
 
 impl FailureReason {
-    fn status_sender(&self, reason: String) {
+    fn set_reason(&self, reason: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 

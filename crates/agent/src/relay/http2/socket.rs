@@ -18,7 +18,7 @@ const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Tells the visitor that the WebSocket is open, and copies both ways until both have ended.
-pub(super) async fn carry(
+pub(super) async fn bridge_websocket(
     key: &HeaderValue,
     headers: &HeaderMap,
     local: (SendStream<Bytes>, RecvStream),
@@ -27,12 +27,14 @@ pub(super) async fn carry(
 ) {
     let (read, write) = visitor;
     let accept = Sha1::new().chain_update(key.as_bytes()).chain_update(WEBSOCKET_GUID).finalize();
-    let head = heads::switching(headers, &BASE64_STANDARD.encode(accept));
+    let head = heads::switching_protocols_head(headers, &BASE64_STANDARD.encode(accept));
     if write.write_all(&head).await.is_err() {
         return;
     }
     // Either side may end it whenever it likes.
-    if tokio::try_join!(outward(local.0, read, buffer), inward(local.1, write)).is_err() {
+    if tokio::try_join!(copy_to_local(local.0, read, buffer), copy_to_visitor(local.1, write))
+        .is_err()
+    {
         tracing::debug!("a WebSocket over HTTP/2 broke");
     }
 }
@@ -40,7 +42,7 @@ pub(super) async fn carry(
 /// One side has failed; the other is dropped then.
 struct SocketBridgeError;
 
-async fn outward(
+async fn copy_to_local(
     mut stream: SendStream<Bytes>,
     read: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
@@ -53,11 +55,11 @@ async fn outward(
             }
         }
         let piece = buffer.split().freeze();
-        upload::push(&mut stream, piece, false).await.map_err(|_| SocketBridgeError)?;
+        upload::send_piece(&mut stream, piece, false).await.map_err(|_| SocketBridgeError)?;
     }
 }
 
-async fn inward(
+async fn copy_to_visitor(
     mut stream: RecvStream,
     write: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(), SocketBridgeError> {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf, WriteHalf};
 
 use ginnel_http1::Body;
 
-use super::connection::{Http2Handle, Http2Lease, LocalHttp2Connection, explained};
+use super::connection::{Http2Handle, Http2Lease, LocalHttp2Connection, describe_error};
 use super::download::{self, DownloadError};
 use super::heads::{self, Http2Request, UntranslatableRequest};
 use super::upload::Upload;
@@ -57,9 +57,9 @@ impl Translator {
         while let Some((head, converted)) = self.next_head().await {
             let converted = match converted {
                 Ok(converted) => converted,
-                Err(problem) => return self.problem.status_sender(problem.to_string()),
+                Err(problem) => return self.problem.set_reason(problem.to_string()),
             };
-            if !self.answer(converted, &head).await {
+            if !self.serve_request(converted, &head).await {
                 return;
             }
             self.is_new = false;
@@ -73,7 +73,7 @@ impl Translator {
         let (scheme, authority) = (self.connection.scheme(), self.connection.authority());
         loop {
             let taken = head::take_request_as(&mut self.buffer, |head| {
-                heads::request(head, scheme, authority)
+                heads::translate_request(head, scheme, authority)
             });
             // The relay has found no fault with the same head.
             if let Some((request, converted, _)) = taken.ok()? {
@@ -86,17 +86,17 @@ impl Translator {
                     _ => return None,
                 },
                 // The relay opens another pipe then, or finds that it cannot.
-                () = self.shared.ended(), if self.buffer.is_empty() => return None,
+                () = self.shared.wait_until_ended(), if self.buffer.is_empty() => return None,
             }
         }
     }
 
     /// Whether another request may follow.
-    async fn answer(&mut self, converted: Http2Request, head: &RelayRequest) -> bool {
+    async fn serve_request(&mut self, converted: Http2Request, head: &RelayRequest) -> bool {
         let body = if converted.socket.is_some() { Body::NONE } else { head.body.clone() };
         let mut upload = Upload::new(body);
         for tries in 1.. {
-            match self.attempt(&converted, head, &mut upload).await {
+            match self.attempt_request(&converted, head, &mut upload).await {
                 AttemptOutcome::Answered(again) => return again,
                 AttemptOutcome::Over => return false,
                 AttemptOutcome::Unanswered(_, true) if tries < MAX_ATTEMPTS => {
@@ -105,13 +105,13 @@ impl Translator {
                             (self.shared, self.is_new) = (shared, is_new)
                         }
                         Err(error) => {
-                            self.problem.status_sender(error.to_string());
+                            self.problem.set_reason(error.to_string());
                             return false;
                         }
                     }
                 }
                 AttemptOutcome::Unanswered(reason, _) => {
-                    self.problem.status_sender(reason);
+                    self.problem.set_reason(reason);
                     return false;
                 }
             }
@@ -119,7 +119,7 @@ impl Translator {
         false
     }
 
-    async fn attempt(
+    async fn attempt_request(
         &mut self,
         converted: &Http2Request,
         head: &RelayRequest,
@@ -131,16 +131,17 @@ impl Translator {
             return AttemptOutcome::Unanswered(problem.to_owned(), false);
         }
         let ends = upload.is_empty() && converted.socket.is_none();
-        let (response, mut stream) = match self.shared.send(converted.request.clone(), ends).await {
-            Ok(sent) => sent,
-            Err(error) => return self.unanswered(&error, true, upload),
-        };
+        let (response, mut stream) =
+            match self.shared.send_request(converted.request.clone(), ends).await {
+                Ok(sent) => sent,
+                Err(error) => return self.unanswered_outcome(&error, true, upload),
+            };
         let answering = async {
-            let answer = download::head(response, &mut self.write).await?;
+            let answer = download::wait_for_head(response, &mut self.write).await?;
             if converted.socket.is_some() && answer.status().is_success() {
                 return Ok(Some(answer));
             }
-            download::pass_on(answer, head.is_head, &mut self.write).await.map(|()| None)
+            download::relay_response(answer, head.is_head, &mut self.write).await.map(|()| None)
         };
         let answered = tokio::select! {
             biased;
@@ -152,22 +153,22 @@ impl Translator {
         };
         match (answered, &converted.socket) {
             (Ok(Some(answer)), Some(key)) => {
-                self.carry(key, answer, stream).await;
+                self.bridge_websocket(key, answer, stream).await;
                 AttemptOutcome::Over
             }
             (Ok(_), _) => AttemptOutcome::Answered(upload.has_ended()),
             (Err(DownloadError::Unanswered(error)), _) => {
-                self.unanswered(&error, head.is_idempotent && !self.is_new, upload)
+                self.unanswered_outcome(&error, head.is_idempotent && !self.is_new, upload)
             }
             (Err(DownloadError::CutOff(error)), _) => {
-                self.problem.status_sender(explained(&error));
+                self.problem.set_reason(describe_error(&error));
                 AttemptOutcome::Over
             }
             (Err(DownloadError::Gone), _) => AttemptOutcome::Over,
         }
     }
 
-    async fn carry(
+    async fn bridge_websocket(
         &mut self,
         key: &http::HeaderValue,
         answer: http::Response<h2::RecvStream>,
@@ -175,13 +176,19 @@ impl Translator {
     ) {
         let (parts, body) = answer.into_parts();
         let visitor = (&mut self.read, &mut self.write);
-        socket::carry(key, &parts.headers, (stream, body), visitor, &mut self.buffer).await;
+        socket::bridge_websocket(key, &parts.headers, (stream, body), visitor, &mut self.buffer)
+            .await;
     }
 
     /// What follows from an error; `harmless` when the request could be sent to a new connection.
-    fn unanswered(&self, error: &h2::Error, harmless: bool, upload: &Upload) -> AttemptOutcome {
+    fn unanswered_outcome(
+        &self,
+        error: &h2::Error,
+        harmless: bool,
+        upload: &Upload,
+    ) -> AttemptOutcome {
         let again = is_refusal(error) || harmless && is_loss(error);
-        AttemptOutcome::Unanswered(explained(error), again && upload.is_replayable())
+        AttemptOutcome::Unanswered(describe_error(error), again && upload.is_replayable())
     }
 }
 

@@ -56,7 +56,7 @@ impl Upload {
         read: &mut (impl AsyncRead + Unpin),
         buffer: &mut BytesMut,
     ) {
-        match self.send(stream, read, buffer).await {
+        match self.send_body(stream, read, buffer).await {
             Ok(true) => self.ended = true,
             Ok(false) => return,
             // What became of the stream shows in the answer.
@@ -72,7 +72,7 @@ impl Upload {
     }
 
     /// False when the visitor goes away before the end.
-    async fn send(
+    async fn send_body(
         &mut self,
         stream: &mut SendStream<Bytes>,
         read: &mut (impl AsyncRead + Unpin),
@@ -82,7 +82,7 @@ impl Upload {
             return Ok(true);
         }
         for piece in self.replayable.clone() {
-            push(stream, piece, false).await?;
+            send_piece(stream, piece, false).await?;
         }
         while !self.body.is_done() {
             if buffer.is_empty() {
@@ -93,14 +93,14 @@ impl Upload {
                 }
             }
             // A body that cannot be followed ends the connection.
-            let Some(piece) = self.take(buffer) else { return Ok(false) };
+            let Some(piece) = self.take_piece(buffer) else { return Ok(false) };
             let ends = self.body.is_done() && self.trailer.len() <= 2;
-            push(stream, piece, ends).await?;
+            send_piece(stream, piece, ends).await?;
             if ends {
                 return Ok(true);
             }
         }
-        match heads::trailers(&self.trailer) {
+        match heads::translate_trailers(&self.trailer) {
             Some(trailers) => stream.send_trailers(trailers).map_err(|_| UploadError)?,
             None => stream.send_data(Bytes::new(), true).map_err(|_| UploadError)?,
         }
@@ -108,7 +108,7 @@ impl Upload {
     }
 
     /// The next piece, without framing; none when that is broken.
-    fn take(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
+    fn take_piece(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
         let mut piece = BytesMut::with_capacity(buffer.len());
         let trailer = &mut self.trailer;
         let taken = self.body.take_all(
@@ -118,11 +118,11 @@ impl Upload {
         );
         buffer.advance(taken.ok()?);
         let piece = piece.freeze();
-        self.keep(&piece);
+        self.keep_replayable(&piece);
         Some(piece)
     }
 
-    fn keep(&mut self, piece: &Bytes) {
+    fn keep_replayable(&mut self, piece: &Bytes) {
         let replayable: usize = self.replayable.iter().map(Bytes::len).sum();
         if self.forgotten || replayable + piece.len() > MAX_REPLAYABLE_BYTES {
             self.forgotten = true;
@@ -134,7 +134,7 @@ impl Upload {
 }
 
 /// Sends bytes as the local service makes room for them.
-pub(super) async fn push(
+pub(super) async fn send_piece(
     stream: &mut SendStream<Bytes>,
     mut piece: Bytes,
     ends: bool,

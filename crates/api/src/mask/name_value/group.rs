@@ -72,16 +72,16 @@ impl PairGroup {
 
     /// Notes a member that has the kind of the object, or is hidden because of a kind.
     pub fn add_kind_member(&mut self, text: &str, place: Range<usize>) {
-        let member = unquoted(text.get(self.key.clone()).unwrap_or_default());
+        let member = strip_quotes(text.get(self.key.clone()).unwrap_or_default());
         if member.len() > MAX_NAME_BYTES {
             return;
         }
-        let written = examined_part(unquoted(text.get(place.clone()).unwrap_or_default()));
+        let written = examined_part(strip_quotes(text.get(place.clone()).unwrap_or_default()));
         if is_key(member) {
             self.keys.push(place.clone());
         }
         let is_text = text.get(place.clone()).is_some_and(|it| it.starts_with(['"', '\'', '\\']));
-        self.siblings.add(member, is_text);
+        self.siblings.add_member(member, is_text);
         self.has_kind |= member == KIND;
         self.is_secret_list |= member == KIND && written == SECRET_LIST_KIND;
         for (number, (is_kind, known)) in self.kinds.iter_mut().zip(&SECRET_KINDS).enumerate() {
@@ -94,7 +94,7 @@ impl PairGroup {
     }
 }
 
-pub(super) fn unquoted(text: &str) -> &str {
+pub(super) fn strip_quotes(text: &str) -> &str {
     text.trim_matches(['"', '\'', '\\'])
 }
 

@@ -36,7 +36,7 @@ impl PairScan<'_> {
         let rest = text.get(start..).unwrap_or_default();
         if let Some(quoted) = rest.strip_prefix("\\\"") {
             let length = quoted.find("\\\"");
-            work::count(length.unwrap_or(quoted.len()));
+            work::count_bytes(length.unwrap_or(quoted.len()));
             return match length {
                 Some(length) => (start + length + 4, "\\\""),
                 None => (self.text.len(), "\\\""),
@@ -92,7 +92,7 @@ impl PairScan<'_> {
             }
             at += 1;
         }
-        work::count(at - start);
+        work::count_bytes(at - start);
         if closed.is_none() {
             *self.unclosed.end(quote, is_in_group) = at;
         }
@@ -121,7 +121,7 @@ impl PairScan<'_> {
     pub(super) fn separator_end(&mut self, word: Range<usize>, quote: &str) -> Option<usize> {
         let text = self.text;
         let rest = text.get(word.end..).unwrap_or_default();
-        let trimmed = text.get(self.comments.skip(text, word.end)..).unwrap_or_default();
+        let trimmed = text.get(self.comments.skip_comments(text, word.end)..).unwrap_or_default();
         let length =
             ["=>", ":", "="].iter().find(|it| trimmed.starts_with(**it)).map(|it| it.len())?;
         if quote.is_empty() && trimmed.len() == rest.len() && !self.is_separator(word) {
@@ -135,7 +135,7 @@ impl PairScan<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::super::MASK;
-    use super::super::masked;
+    use super::super::mask_name_values;
     use super::*;
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             for start in ["", "'", "\"", "['", "[\"", "{'\"", "\"'"] {
                 let text = start.to_owned() + &piece.repeat(10_000);
 
-                let searched = work::during(|| PairScan::new(&text).run()) - text.len();
+                let searched = work::during(|| PairScan::new(&text).scan_text()) - text.len();
 
                 assert!(searched <= 4 * text.len(), "{start} {piece}: {searched}");
             }
@@ -159,7 +159,7 @@ mod tests {
             ("'a\n{'name': 'token', 'value': 'fi, sh'}", "'a\n{'name': 'token', 'value': '#'}"),
             ("\"a\\\" \nname=\"token\" value=\"f, ish\"", "\"a\\\" \nname=\"token\" value=#"),
         ] {
-            assert_eq!(masked(source), expected.replace('#', MASK), "{source}");
+            assert_eq!(mask_name_values(source), expected.replace('#', MASK), "{source}");
         }
     }
 }

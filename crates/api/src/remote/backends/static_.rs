@@ -42,7 +42,7 @@ impl StaticBackendTls {
 
 impl StaticBackend {
     /// The identifier with the address, as logs, the console and `ginnel doctor` name a backend.
-    pub fn name(&self) -> String {
+    pub fn display_name(&self) -> String {
         format!("{} ({})", self.id, mask::url(self.address.as_deref().unwrap_or_default()))
     }
 

@@ -1,6 +1,6 @@
 //! What is written on the terminal at once.
 
-use crate::agent::event_log::plain;
+use crate::agent::event_log::replace_controls;
 
 /// Lines are not wrapped: letters may be wider than one column.
 pub(super) const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -26,12 +26,12 @@ impl From<String> for ScreenLine {
 }
 
 /// What is written: as many lines as there is room for, none longer than the terminal is wide.
-pub(super) fn frame(lines: &[ScreenLine], columns: usize, height: usize) -> String {
+pub(super) fn render_frame(lines: &[ScreenLine], columns: usize, height: usize) -> String {
     let shown = &lines[..lines.len().min(height.max(1))];
     let last = shown.len().saturating_sub(1);
     let mut frame = String::new();
     for (at, line) in shown.iter().enumerate() {
-        let text = plain(&line.text).chars().take(columns).collect::<String>();
+        let text = replace_controls(&line.text).chars().take(columns).collect::<String>();
         match line.is_selected {
             true => frame.extend([REVERSE, &text, USUAL]),
             false => frame.push_str(&text),
@@ -51,14 +51,14 @@ mod tests {
     fn a_frame_fits_the_terminal_and_does_nothing_to_it() {
         let lines = ["123456789", "a\x1b[2J", "three"].map(|text| text.to_owned().into());
 
-        assert_eq!(frame(&lines, 5, 2), "12345\x1b[K\r\na\u{fffd}[2J\x1b[K");
-        assert_eq!(frame(&lines, 80, 9).matches("\r\n").count(), 2);
+        assert_eq!(render_frame(&lines, 5, 2), "12345\x1b[K\r\na\u{fffd}[2J\x1b[K");
+        assert_eq!(render_frame(&lines, 80, 9).matches("\r\n").count(), 2);
     }
 
     #[test]
     fn a_selected_line_stands_out() {
         let line = ScreenLine { text: "12\x1b[0m".to_owned(), is_selected: true };
 
-        assert_eq!(frame(&[line], 80, 1), "\x1b[7m12\u{fffd}[0m\x1b[0m\x1b[K");
+        assert_eq!(render_frame(&[line], 80, 1), "\x1b[7m12\u{fffd}[0m\x1b[0m\x1b[K");
     }
 }

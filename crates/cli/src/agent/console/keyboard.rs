@@ -64,12 +64,12 @@ impl Keyboard {
     }
 
     /// Keys come one by one from now on, and are not shown.
-    pub fn enter(&self) {
+    pub fn capture_keys(&self) {
         self.mode.enter();
     }
 
     /// Gives the terminal back as it was.
-    pub fn leave(&self) {
+    pub fn restore_terminal(&self) {
         self.mode.leave();
     }
 }
@@ -77,7 +77,7 @@ impl Keyboard {
 impl Drop for Keyboard {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.leave();
+        self.restore_terminal();
     }
 }
 
@@ -93,14 +93,14 @@ impl TerminalMode {
     }
 
     fn enter(&self) {
-        Self::set(&self.during);
+        Self::apply_termios(&self.during);
     }
 
     fn leave(&self) {
-        Self::set(&self.before);
+        Self::apply_termios(&self.before);
     }
 
-    fn set(mode: &Termios) {
+    fn apply_termios(mode: &Termios) {
         if !JobControl::has_terminal() {
             return;
         }

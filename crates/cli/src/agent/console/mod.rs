@@ -17,9 +17,9 @@ use ginnel_api::local::tunnels::AgentTunnel;
 use ginnel_service::Service;
 
 use super::event_log::{UrlKind, try_command};
-use super::targets::{TargetWatch, describe};
+use super::targets::{TargetWatch, describe_target};
 use crate::signals::{JobControl, JobSignal, is_terminal_gone, outlives_terminal};
-use frame::{ScreenLine, frame};
+use frame::{ScreenLine, render_frame};
 use keyboard::Keyboard;
 use requests::RequestPane;
 use screen::Screen;
@@ -50,7 +50,7 @@ pub(super) struct Console {
 impl Console {
     /// A view that shows the admin key of a service only where `shows_key`.
     pub fn new(agent: &Agent, service: Option<&Service>, shows_key: bool) -> Self {
-        let url_kind = UrlKind::of(service);
+        let url_kind = UrlKind::for_service(service);
         let facts = service.map(|service| {
             let key = service.api_key().filter(|_| shows_key).map(|key| key.0.clone());
             let mut facts = vec![("Management API", service.url().to_owned())];
@@ -74,23 +74,23 @@ impl Console {
     }
 
     /// Shows the agent while it connects; ends with the terminal only.
-    pub async fn wait(&mut self, agent: &Agent) {
+    pub async fn show_connecting(&mut self, agent: &Agent) {
         while !self.is_orphaned() {
-            self.draw(agent);
-            self.during(agent, tokio::time::sleep(FRAME_INTERVAL)).await;
+            self.draw_frame(agent);
+            self.handle_input_until(agent, tokio::time::sleep(FRAME_INTERVAL)).await;
         }
     }
 
     /// Shows the agent until it ends, or the terminal does.
-    pub async fn live(&mut self, agent: &Agent) {
-        let mut state = agent.watch();
+    pub async fn show_until_ended(&mut self, agent: &Agent) {
+        let mut state = agent.watch_state();
         let mut changes = agent.captures().subscribe();
         loop {
-            self.draw(agent);
+            self.draw_frame(agent);
             if matches!(*state.borrow_and_update(), SessionState::Offline) || self.is_orphaned() {
                 return;
             }
-            self.during(agent, tokio::time::sleep(FRAME_INTERVAL)).await;
+            self.handle_input_until(agent, tokio::time::sleep(FRAME_INTERVAL)).await;
             // Without requests the figures still fall, once a second.
             let change = async {
                 tokio::select! {
@@ -99,7 +99,7 @@ impl Console {
                     () = tokio::time::sleep(Duration::from_secs(1)) => true,
                 }
             };
-            if !self.during(agent, change).await {
+            if !self.handle_input_until(agent, change).await {
                 return;
             }
             changes = changes.resubscribe();
@@ -108,24 +108,28 @@ impl Console {
 
     /// Waits for something. A shell may have the terminal in the meantime, and then gives it back in
     /// a state of its own.
-    async fn during<T>(&mut self, agent: &Agent, awaited: impl Future<Output = T>) -> T {
+    async fn handle_input_until<T>(
+        &mut self,
+        agent: &Agent,
+        awaited: impl Future<Output = T>,
+    ) -> T {
         let mut awaited = std::pin::pin!(awaited);
         loop {
             tokio::select! {
                 done = &mut awaited => return done,
-                key = pressed(&mut self.keyboard) => {
-                    self.requests.press(agent, key);
-                    self.draw(agent);
+                key = next_key(&mut self.keyboard) => {
+                    self.requests.handle_key(agent, key);
+                    self.draw_frame(agent);
                 }
-                () = self.requests.reply() => self.draw(agent),
-                () = self.targets.changed() => self.draw(agent),
+                () = self.requests.wait_for_reply() => self.draw_frame(agent),
+                () = self.targets.wait_for_change() => self.draw_frame(agent),
                 job = self.jobs.next() => {
                     if matches!(job, JobSignal::Stop) {
-                        self.leave();
-                        JobControl::stop();
+                        self.restore_terminal();
+                        JobControl::stop_process();
                     }
                     self.shown.clear();
-                    self.draw(agent);
+                    self.draw_frame(agent);
                 }
             }
         }
@@ -137,76 +141,76 @@ impl Console {
         !self.outlives_terminal && is_terminal_gone()
     }
 
-    fn leave(&mut self) {
+    fn restore_terminal(&mut self) {
         if std::mem::take(&mut self.entered) {
             if let Some(keyboard) = &self.keyboard {
-                keyboard.leave();
+                keyboard.restore_terminal();
             }
-            self.screen.leave();
+            self.screen.restore_terminal();
         }
     }
 
-    fn draw(&mut self, agent: &Agent) {
+    fn draw_frame(&mut self, agent: &Agent) {
         if !JobControl::has_terminal() {
             return;
         }
         let size = terminal_size().map(|(Width(columns), Height(lines))| (columns, lines));
         let (columns, lines) =
             size.map_or(DEFAULT_SIZE, |(columns, lines)| (columns.into(), lines.into()));
-        let frame = frame(&self.lines(agent, lines, columns), columns, lines);
+        let frame = render_frame(&self.build_lines(agent, lines, columns), columns, lines);
         if frame == self.shown {
             return;
         }
         if let Some(keyboard) = self.keyboard.as_ref().filter(|_| !self.entered) {
-            keyboard.enter();
+            keyboard.capture_keys();
         }
         self.entered = true;
-        self.screen.show(frame.clone());
+        self.screen.show_frame(frame.clone());
         self.shown = frame;
     }
 
-    fn lines(&mut self, agent: &Agent, height: usize, columns: usize) -> Vec<ScreenLine> {
+    fn build_lines(&mut self, agent: &Agent, height: usize, columns: usize) -> Vec<ScreenLine> {
         self.requests.refresh(agent);
         let height = height - usize::from(self.keyboard.is_some() && height > 1);
         let mut lines = match self.requests.is_detail() {
-            true => self.requests.detail(height),
-            false => self.overview(agent, height, columns),
+            true => self.requests.render_detail(height),
+            false => self.overview_lines(agent, height, columns),
         };
         if self.keyboard.is_some() {
             lines.truncate(height);
             lines.resize_with(height, ScreenLine::default);
-            lines.push(self.requests.footer().into());
+            lines.push(self.requests.footer_text().into());
         }
         lines
     }
 
     /// The agent, its tunnels, and below them the requests.
-    fn overview(&mut self, agent: &Agent, height: usize, columns: usize) -> Vec<ScreenLine> {
-        let tunnels = agent.tunnels();
+    fn overview_lines(&mut self, agent: &Agent, height: usize, columns: usize) -> Vec<ScreenLine> {
+        let tunnels = agent.list_tunnels();
         let mut lines = vec![format!("ginnel {}", env!("CARGO_PKG_VERSION")), String::new()];
-        let facts = self.facts(agent, &tunnels);
+        let facts = self.session_facts(agent, &tunnels);
         lines.extend(facts.iter().map(|(name, value)| format!("{name:<NAME_COLUMNS$}  {value}")));
         lines.push(String::new());
-        lines.extend(figures(&tunnels));
+        lines.extend(connection_table(&tunnels));
         if self.requests.is_in_use() {
             lines.truncate(height.saturating_sub(MIN_REQUEST_LINES));
         }
         let mut lines: Vec<ScreenLine> = lines.into_iter().map(ScreenLine::from).collect();
         if self.requests.has_lines() {
             lines.push(ScreenLine::default());
-            lines.extend(self.requests.list(height.saturating_sub(lines.len()), columns));
+            lines.extend(self.requests.render_list(height.saturating_sub(lines.len()), columns));
         }
         lines
     }
 
-    fn facts(&self, agent: &Agent, tunnels: &[AgentTunnel]) -> Vec<(&'static str, String)> {
-        let state = agent.state();
-        let mut facts = vec![("Session", session(agent, &state))];
-        let nodes: Vec<_> = state.sessions().filter_map(node).collect();
+    fn session_facts(&self, agent: &Agent, tunnels: &[AgentTunnel]) -> Vec<(&'static str, String)> {
+        let state = agent.session_state();
+        let mut facts = vec![("Session", describe_session(agent, &state))];
+        let nodes: Vec<_> = state.sessions().filter_map(describe_node).collect();
         if !nodes.is_empty() {
             facts.push(("Nodes", nodes.join(", ")));
         } else if let Some(online) = state.sessions().next() {
-            let latency = online.latency().map(|time| format!("{:.1} ms", millis(time)));
+            let latency = online.latency().map(|time| format!("{:.1} ms", to_millis(time)));
             facts.push(("Region", online.region.clone()));
             facts.push(("Latency", latency.unwrap_or_else(|| "-".to_owned())));
         }
@@ -225,8 +229,8 @@ impl Console {
         let addresses: BTreeSet<_> = tunnels.iter().map(|tunnel| &tunnel.config.addr).collect();
         let states = self.targets.states();
         let targets = addresses.into_iter().filter_map(|addr| Some((addr, *states.get(addr)?)));
-        facts.extend(targets.map(|(addr, accepts)| ("Target", describe(addr, accepts))));
-        facts.extend(agent.url().map(|url| ("Inspect", url)));
+        facts.extend(targets.map(|(addr, accepts)| ("Target", describe_target(addr, accepts))));
+        facts.extend(agent.api_url().map(|url| ("Inspect", url)));
         facts.extend(self.service.iter().cloned());
         facts.extend(urls().find_map(|url| try_command(url)).map(|command| ("try:", command)));
         facts
@@ -234,7 +238,7 @@ impl Console {
 }
 
 /// Waits for a key; for ever where there is no keyboard.
-async fn pressed(keyboard: &mut Option<Keyboard>) -> KeyCode {
+async fn next_key(keyboard: &mut Option<Keyboard>) -> KeyCode {
     match keyboard {
         Some(keyboard) => keyboard.next().await,
         None => std::future::pending().await,
@@ -243,12 +247,12 @@ async fn pressed(keyboard: &mut Option<Keyboard>) -> KeyCode {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        self.leave();
+        self.restore_terminal();
     }
 }
 
 /// The state, and while there is no session what stands in its way.
-fn session(agent: &Agent, state: &SessionState) -> String {
+fn describe_session(agent: &Agent, state: &SessionState) -> String {
     let reason = match state {
         SessionState::Online(_) => None,
         _ => agent.last_error(),
@@ -257,23 +261,23 @@ fn session(agent: &Agent, state: &SessionState) -> String {
     if let Some(reason) = reason {
         let _ = write!(shown, " ({reason})");
     }
-    match agent.reconnects() {
+    match agent.reconnect_count() {
         0 => shown,
         times => format!("{shown}, reconnected {times} times"),
     }
 }
 
 /// The node that a session leads to, and how far it is.
-fn node(online: &OnlineSession) -> Option<String> {
+fn describe_node(online: &OnlineSession) -> Option<String> {
     let name = online.node.as_deref()?;
     Some(match online.latency() {
-        Some(latency) => format!("{name} ({:.1} ms)", millis(latency)),
+        Some(latency) => format!("{name} ({:.1} ms)", to_millis(latency)),
         None => name.to_owned(),
     })
 }
 
 /// What the tunnels have carried; percentiles in seconds.
-fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
+fn connection_table(tunnels: &[AgentTunnel]) -> Vec<String> {
     let head = format!(
         "{:<NAME_COLUMNS$}  {:>7} {:>5} {:>7} {:>7} {:>6} {:>6}",
         "Connections", "ttl", "opn", "rt1", "rt5", "p50", "p90"
@@ -294,6 +298,6 @@ fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
     std::iter::once(head).chain(rows).collect()
 }
 
-fn millis(time: Duration) -> f64 {
+fn to_millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

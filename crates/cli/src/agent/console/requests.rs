@@ -73,7 +73,7 @@ impl RequestPane {
     }
 
     /// Waits until an action that takes a while has something to say.
-    pub async fn reply(&mut self) {
+    pub async fn wait_for_reply(&mut self) {
         match self.replies.recv().await {
             Some(reply) => self.notice = Some(reply),
             None => std::future::pending().await,
@@ -99,35 +99,35 @@ impl RequestPane {
             return;
         }
         self.revision = Some(revision);
-        self.listed = agent.requests(&self.filter, MAX_REQUESTS);
+        self.listed = agent.list_requests(&self.filter, MAX_REQUESTS);
         self.detail = match (self.is_detail(), &self.selected) {
-            (true, Some(id)) => agent.request(id).map(Arc::new),
+            (true, Some(id)) => agent.request_detail(id).map(Arc::new),
             _ => None,
         };
     }
 
     /// Does what a key stands for.
-    pub fn press(&mut self, agent: &Agent, key: KeyCode) {
+    pub fn handle_key(&mut self, agent: &Agent, key: KeyCode) {
         match self.mode {
-            Mode::List => self.press_in_list(agent, key),
-            Mode::Filter { .. } => self.press_in_filter(key),
-            Mode::Detail { .. } => self.press_in_detail(agent, key),
+            Mode::List => self.handle_list_key(agent, key),
+            Mode::Filter { .. } => self.handle_filter_key(key),
+            Mode::Detail { .. } => self.handle_detail_key(agent, key),
         }
         self.refresh(agent);
     }
 
-    fn press_in_list(&mut self, agent: &Agent, key: KeyCode) {
+    fn handle_list_key(&mut self, agent: &Agent, key: KeyCode) {
         self.notice = None;
         match key {
-            KeyCode::Up | KeyCode::Char('k') => self.select(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.select(1),
-            KeyCode::PageUp => self.select(-signed(self.page)),
-            KeyCode::PageDown => self.select(signed(self.page)),
-            KeyCode::Home => self.select(-signed(MAX_REQUESTS)),
-            KeyCode::End => self.select(signed(MAX_REQUESTS)),
+            KeyCode::Up | KeyCode::Char('k') => self.move_selection(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.move_selection(1),
+            KeyCode::PageUp => self.move_selection(-to_isize(self.page)),
+            KeyCode::PageDown => self.move_selection(to_isize(self.page)),
+            KeyCode::Home => self.move_selection(-to_isize(MAX_REQUESTS)),
+            KeyCode::End => self.move_selection(to_isize(MAX_REQUESTS)),
             KeyCode::Enter | KeyCode::Right => {
                 if self.selected.is_none() {
-                    self.select(1);
+                    self.move_selection(1);
                 }
                 if self.selected.is_some() {
                     self.mode = Mode::Detail { top: 0 };
@@ -135,14 +135,14 @@ impl RequestPane {
                 }
             }
             KeyCode::Char('/') => self.mode = Mode::Filter { before: self.filter_text.clone() },
-            KeyCode::Char('r') => self.replay(agent),
+            KeyCode::Char('r') => self.replay_selected(agent),
             KeyCode::Esc if self.selected.is_some() => self.selected = None,
             KeyCode::Esc => self.set_filter(String::new()),
             _ => {}
         }
     }
 
-    fn press_in_filter(&mut self, key: KeyCode) {
+    fn handle_filter_key(&mut self, key: KeyCode) {
         let mut text = self.filter_text.clone();
         match key {
             KeyCode::Enter if self.notice.is_none() => self.mode = Mode::List,
@@ -162,7 +162,7 @@ impl RequestPane {
         }
     }
 
-    fn press_in_detail(&mut self, agent: &Agent, key: KeyCode) {
+    fn handle_detail_key(&mut self, agent: &Agent, key: KeyCode) {
         self.notice = None;
         let Mode::Detail { top } = &mut self.mode else { return };
         match key {
@@ -172,7 +172,7 @@ impl RequestPane {
             KeyCode::PageDown | KeyCode::Char(' ') => *top += self.page,
             KeyCode::Home => *top = 0,
             KeyCode::End => *top = usize::MAX / 2,
-            KeyCode::Char('r') => self.replay(agent),
+            KeyCode::Char('r') => self.replay_selected(agent),
             KeyCode::Esc | KeyCode::Left | KeyCode::Char('q') => self.mode = Mode::List,
             _ => {}
         }
@@ -180,7 +180,7 @@ impl RequestPane {
 
     /// Reads a filter; the last one that could be read stays until this one can.
     fn set_filter(&mut self, text: String) {
-        match RequestFilter::read(&text) {
+        match RequestFilter::parse_terms(&text) {
             Ok(filter) => {
                 self.filter = filter;
                 self.notice = None;
@@ -188,30 +188,30 @@ impl RequestPane {
             }
             Err(problem) => self.notice = Some(problem),
         }
-        self.hint = RequestFilter::hint(&text);
+        self.hint = RequestFilter::suggest_word(&text);
         self.filter_text = text;
     }
 
     /// Selects a request so many lines below the one that is selected; at first the newest.
-    fn select(&mut self, lines: isize) {
+    fn move_selection(&mut self, lines: isize) {
         let last = self.listed.len().saturating_sub(1);
-        let place = self.place().map_or(0, |at| at.saturating_add_signed(lines).min(last));
+        let place = self.selected_index().map_or(0, |at| at.saturating_add_signed(lines).min(last));
         self.selected = self.listed.get(place).map(|request| request.id.clone());
     }
 
-    fn place(&self) -> Option<usize> {
+    fn selected_index(&self) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         self.listed.iter().position(|request| request.id == *selected)
     }
 
     /// Sends the selected request once more; the list shows what becomes of it.
-    fn replay(&mut self, agent: &Agent) {
+    fn replay_selected(&mut self, agent: &Agent) {
         let Some(id) = self.selected.clone() else {
             self.notice = Some("select a request to replay it".to_owned());
             return;
         };
         self.notice = Some("replaying…".to_owned());
-        let (replaying, reply) = (agent.replay(&id), self.reply.clone());
+        let (replaying, reply) = (agent.replay_request(&id), self.reply.clone());
         tokio::spawn(async move {
             let text = match replaying.await {
                 Ok(()) => "replayed".to_owned(),
@@ -222,15 +222,15 @@ impl RequestPane {
     }
 
     /// The list, as many lines as there is room for.
-    pub fn list(&mut self, height: usize, columns: usize) -> Vec<ScreenLine> {
-        let mut lines = vec![self.heading().into()];
+    pub fn render_list(&mut self, height: usize, columns: usize) -> Vec<ScreenLine> {
+        let mut lines = vec![self.heading_text().into()];
         self.page = height.saturating_sub(1).max(1);
-        let place = self.place();
+        let place = self.selected_index();
         // The selected one stays in sight.
         let first = place.map_or(0, |at| (at + 1).saturating_sub(self.page));
         let shown = self.listed.iter().enumerate().skip(first).take(self.page);
-        let widest = shown.clone().map(|(_, request)| marks(request).chars().count()).max();
-        let columns = LineColumns::of(columns, widest.unwrap_or_default());
+        let widest = shown.clone().map(|(_, request)| marks_suffix(request).chars().count()).max();
+        let columns = LineColumns::for_width(columns, widest.unwrap_or_default());
         for (at, request) in shown {
             let is_selected = Some(at) == place;
             let margin = match (place, is_selected) {
@@ -239,14 +239,14 @@ impl RequestPane {
                 (_, false) => "  ",
             };
             lines.push(ScreenLine {
-                text: format!("{margin}{}", columns.line(request)),
+                text: format!("{margin}{}", columns.format_request(request)),
                 is_selected,
             });
         }
         lines
     }
 
-    fn heading(&self) -> String {
+    fn heading_text(&self) -> String {
         match &self.mode {
             Mode::Filter { .. } => format!("Requests  filter: {}▏", self.filter_text),
             _ if self.filter_text.is_empty() => "Requests".to_owned(),
@@ -263,7 +263,7 @@ impl RequestPane {
     }
 
     /// All that one request says, as far as there is room.
-    pub fn detail(&mut self, height: usize) -> Vec<ScreenLine> {
+    pub fn render_detail(&mut self, height: usize) -> Vec<ScreenLine> {
         let lines = match &self.detail {
             Some(detail) => detail_lines(detail),
             None => vec!["The request is no longer kept.".to_owned()],
@@ -275,7 +275,7 @@ impl RequestPane {
     }
 
     /// The last line of the screen: what keys do, or what became of the last one.
-    pub fn footer(&self) -> String {
+    pub fn footer_text(&self) -> String {
         let help = match self.mode {
             Mode::List => LIST_HELP,
             Mode::Filter { .. } => FILTER_HELP,
@@ -288,7 +288,7 @@ impl RequestPane {
     }
 }
 
-fn signed(number: usize) -> isize {
+fn to_isize(number: usize) -> isize {
     isize::try_from(number).unwrap_or(isize::MAX)
 }
 
@@ -306,7 +306,7 @@ const TARGET_COLUMNS: [usize; 2] = [12, 80];
 
 impl LineColumns {
     /// On a terminal of so many columns, where marks take up to so many.
-    fn of(columns: usize, marks: usize) -> Self {
+    fn for_width(columns: usize, marks: usize) -> Self {
         let status = match columns {
             110.. => 24,
             90.. => 16,
@@ -318,35 +318,35 @@ impl LineColumns {
     }
 
     /// A request in one line.
-    fn line(self, request: &RequestSummary) -> String {
+    fn format_request(self, request: &RequestSummary) -> String {
         let start = DateTime::parse_from_rfc3339(&request.start)
-            .map_or_else(|_| request.start.clone(), |start| clock(start.into()));
+            .map_or_else(|_| request.start.clone(), |start| format_clock(start.into()));
         let took = request.took.map(|took| format!("{took:.1} ms")).unwrap_or_default();
         let note = request.note.as_ref().map(|note| format!(" note: {note}")).unwrap_or_default();
         let line = format!(
             "{start} {:<7} {} {} {took:>10}{}{note}",
             request.method,
-            cell(&request.target, self.target),
-            cell(&status(request), self.status),
-            marks(request)
+            pad_cell(&request.target, self.target),
+            pad_cell(&status_text(request), self.status),
+            marks_suffix(request)
         );
         line.trim_end().to_owned()
     }
 }
 
 /// A text in a column of this width, cut off where it is longer.
-fn cell(text: &str, width: usize) -> String {
+fn pad_cell(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
         false => format!("{text:<width$}"),
     }
 }
 
-fn clock(start: DateTime<Local>) -> String {
+fn format_clock(start: DateTime<Local>) -> String {
     start.format("%H:%M:%S%.3f").to_string()
 }
 
-fn status(request: &RequestSummary) -> String {
+fn status_text(request: &RequestSummary) -> String {
     if let Some(failure) = request.grpc_status.filter(|status| *status != 0) {
         return format!("gRPC {failure}");
     }
@@ -355,7 +355,7 @@ fn status(request: &RequestSummary) -> String {
     format!("{code} {}", reason.unwrap_or_default()).trim_end().to_owned()
 }
 
-fn marks(request: &RequestSummary) -> String {
+fn marks_suffix(request: &RequestSummary) -> String {
     let marks = RequestMarks {
         mocked: request.mock.is_some(),
         held: request.hold.is_some(),
@@ -373,7 +373,7 @@ fn detail_lines(detail: &RequestDetail) -> Vec<String> {
     let summary = &detail.summary;
     let mut lines = vec![format!("{} {}", summary.method, summary.target)];
     let took = summary.took.map(|took| format!(" in {took:.1} ms")).unwrap_or_default();
-    lines.push(format!("{}{took}{}", status(summary), marks(summary)));
+    lines.push(format!("{}{took}{}", status_text(summary), marks_suffix(summary)));
     lines.extend([
         String::new(),
         format!("Id        {}", summary.id),
@@ -421,11 +421,11 @@ fn message_lines(message: &MessageView) -> Vec<String> {
 }
 
 fn body_lines(message: &MessageView) -> Vec<String> {
-    let readable = message.readable();
+    let readable = message.readable_body();
     if message.unread.is_some() || readable.contains(&0) {
-        return vec![binary(message)];
+        return vec![describe_binary(message)];
     }
-    let Ok(text) = std::str::from_utf8(readable) else { return vec![binary(message)] };
+    let Ok(text) = std::str::from_utf8(readable) else { return vec![describe_binary(message)] };
     let pretty = match message.media_type.contains("json") {
         true => serde_json::from_str::<serde_json::Value>(text)
             .and_then(|value| serde_json::to_string_pretty(&value))
@@ -445,7 +445,7 @@ fn body_lines(message: &MessageView) -> Vec<String> {
     lines
 }
 
-fn binary(message: &MessageView) -> String {
+fn describe_binary(message: &MessageView) -> String {
     match message.media_type.as_str() {
         "" => format!("({} bytes)", message.length),
         kind => format!("({} bytes of {kind})", message.length),
@@ -478,9 +478,10 @@ mod tests {
             request("/call", 200, Some(5)),
         ];
         for width in [80, 100, 160] {
-            let columns = LineColumns::of(width, marks(&requests[2]).len());
+            let columns = LineColumns::for_width(width, marks_suffix(&requests[2]).len());
 
-            let lines = requests.iter().map(|request| columns.line(request)).collect::<Vec<_>>();
+            let lines =
+                requests.iter().map(|request| columns.format_request(request)).collect::<Vec<_>>();
 
             let places: Vec<_> = lines
                 .iter()

@@ -35,13 +35,13 @@ struct SharedScreen {
 }
 
 impl SharedScreen {
-    fn lock(&self) -> MutexGuard<'_, ScreenState> {
+    fn lock_state(&self) -> MutexGuard<'_, ScreenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_all(&self) {
         let mut is_entered = false;
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         loop {
             let Some(content) = state.next.take() else {
                 if state.is_closed {
@@ -65,7 +65,7 @@ impl SharedScreen {
             let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
             or_debug!(written, "the terminal is gone");
             drop(output);
-            state = self.lock();
+            state = self.lock_state();
             state.is_writing = false;
             self.changed.notify_all();
         }
@@ -88,14 +88,14 @@ impl Screen {
     }
 
     /// Shows a frame as soon as the terminal takes it.
-    pub fn show(&self, frame: String) {
-        self.0.lock().next = Some(ScreenContent::Frame(frame));
+    pub fn show_frame(&self, frame: String) {
+        self.0.lock_state().next = Some(ScreenContent::Frame(frame));
         self.0.changed.notify_all();
     }
 
     /// Gives the terminal back as it was; waits for that, but not for ever.
-    pub fn leave(&self) {
-        let mut state = self.0.lock();
+    pub fn restore_terminal(&self) {
+        let mut state = self.0.lock_state();
         state.next = Some(ScreenContent::Usual);
         self.0.changed.notify_all();
         let is_busy = |state: &mut ScreenState| state.next.is_some() || state.is_writing;
@@ -107,7 +107,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        self.0.lock().is_closed = true;
+        self.0.lock_state().is_closed = true;
         self.0.changed.notify_all();
     }
 }

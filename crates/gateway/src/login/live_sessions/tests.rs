@@ -25,7 +25,7 @@ impl LoginRecords for Stored {
         Box::pin(async { Ok(false) })
     }
 
-    fn create(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
+    fn create_session(&self, _: NewLoginSession) -> RecordFuture<'_, Option<String>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -44,11 +44,11 @@ impl LoginRecords for Stored {
         })
     }
 
-    fn remove<'a>(&'a self, _: &'a str) -> RecordFuture<'a, ()> {
+    fn remove_session<'a>(&'a self, _: &'a str) -> RecordFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn doubts(&self) -> Option<u64> {
+    fn missed_changes(&self) -> Option<u64> {
         let is_blind = self.is_blind.load(Ordering::Relaxed);
         (!is_blind).then(|| self.doubts.load(Ordering::Relaxed))
     }
@@ -72,11 +72,11 @@ async fn a_session_is_looked_up_once_until_it_is_changed() {
     assert_eq!(records.lookups.load(Ordering::Relaxed), 2);
 
     records.ids.lock().unwrap().clear();
-    sessions.changed(Some(&[id(1)]));
+    sessions.forget_changed(Some(&[id(1)]));
     assert!(!sessions.is_live((0, &id(1)), &records).await.unwrap());
 
     records.ids.lock().unwrap().insert(id(1));
-    sessions.changed(None);
+    sessions.forget_changed(None);
     assert!(sessions.is_live((0, &id(1)), &records).await.unwrap());
     records.ids.lock().unwrap().clear();
     records.doubts.store(1, Ordering::Relaxed);
@@ -90,7 +90,7 @@ async fn a_change_during_a_lookup_is_not_missed() {
     let lookup = sessions.is_live((0, &session_id), &records);
     let remove = async {
         records.ids.lock().unwrap().clear();
-        sessions.changed(Some(&[id(1)]));
+        sessions.forget_changed(Some(&[id(1)]));
     };
 
     let (_, ()) = tokio::join!(lookup, remove);
@@ -105,9 +105,9 @@ async fn while_nothing_can_be_looked_up_known_sessions_go_on_and_others_do_not()
         assert!(sessions.is_live((0, &id(number)), &records).await.unwrap());
     }
     records.is_away.store(true, Ordering::Relaxed);
-    sessions.changed(None);
-    sessions.changed(Some(&[id(2)]));
-    sessions.end_here(0, &id(3));
+    sessions.forget_changed(None);
+    sessions.forget_changed(Some(&[id(2)]));
+    sessions.mark_ended_here(0, &id(3));
 
     assert!(sessions.is_live((0, &id(1)), &records).await.unwrap(), "nobody says otherwise");
     assert!(sessions.is_live((0, &id(2)), &records).await.is_err(), "it was changed");
@@ -154,20 +154,20 @@ async fn requests_are_stored_seldom() {
     for number in [1, 2] {
         sessions.is_live((0, &id(number)), &records).await.unwrap();
     }
-    sessions.touch(&id(1), (1000, 4000, 4000));
-    assert_eq!(sessions.activity(1199, false), []);
-    assert_eq!(sessions.activity(1199, true).len(), 1);
+    sessions.record_request(&id(1), (1000, 4000, 4000));
+    assert_eq!(sessions.due_activity(1199, false), []);
+    assert_eq!(sessions.due_activity(1199, true).len(), 1);
 
-    let due = sessions.activity(1200, false);
+    let due = sessions.due_activity(1200, false);
     let activity = LoginActivity { session_id: id(1), last_active: 1000, expires: 5000 };
     assert_eq!(due, [activity], "there need not be another request");
     sessions.activity_stored(&due);
-    assert_eq!(sessions.activity(1300, true), []);
+    assert_eq!(sessions.due_activity(1300, true), []);
 
-    sessions.touch(&id(2), (901, 40, 40));
-    assert_eq!(sessions.activity(930, false).len(), 1, "of a short session more often");
-    sessions.activity(2000, false);
-    assert!(sessions.known().sessions.get(&key_of(&id(2)).unwrap()).is_none(), "it is over");
+    sessions.record_request(&id(2), (901, 40, 40));
+    assert_eq!(sessions.due_activity(930, false).len(), 1, "of a short session more often");
+    sessions.due_activity(2000, false);
+    assert!(sessions.lock_known().sessions.get(&key_of(&id(2)).unwrap()).is_none(), "it is over");
 }
 
 #[tokio::test]
@@ -176,23 +176,23 @@ async fn the_first_use_at_a_node_is_stored_where_what_is_stored_is_old() {
     let (day, now) = (24 * 60 * 60, STORED + 23 * 60 * 60);
     sessions.is_live((0, &id(1)), &records).await.unwrap();
 
-    sessions.touch(&id(1), (now, day, day));
+    sessions.record_request(&id(1), (now, day, day));
 
     let activity = LoginActivity { session_id: id(1), last_active: now, expires: now + day };
-    assert_eq!(sessions.activity(now + 1, false), [activity]);
+    assert_eq!(sessions.due_activity(now + 1, false), [activity]);
 }
 
 #[test]
 fn a_session_that_has_ended_here_stays_so_until_it_is_removed() {
     let sessions = LiveSessions::default();
 
-    sessions.end_here(0, &id(1));
-    sessions.changed(Some(&[id(1)]));
-    sessions.changed(None);
+    sessions.mark_ended_here(0, &id(1));
+    sessions.forget_changed(Some(&[id(1)]));
+    sessions.forget_changed(None);
     assert!(sessions.has_ended(&id(1)));
     assert_eq!(sessions.ended_here(), [id(1)]);
 
-    sessions.removed(&id(1));
+    sessions.mark_removed(&id(1));
     assert!(sessions.has_ended(&id(1)));
     assert_eq!(sessions.ended_here(), [""; 0]);
 }
@@ -201,14 +201,14 @@ fn a_session_that_has_ended_here_stays_so_until_it_is_removed() {
 fn what_is_still_to_be_removed_is_not_forgotten_for_others() {
     let sessions = LiveSessions::default();
     let key = |number| key_of(&id(number)).unwrap();
-    sessions.known().sessions = FairCache::new(32);
-    sessions.end_here(0, &id(0));
+    sessions.lock_known().sessions = FairCache::new(32);
+    sessions.mark_ended_here(0, &id(0));
 
     for number in 1..100 {
-        sessions.known().at(0, key(number)).active = 1000 + number;
+        sessions.lock_known().get_or_insert(0, key(number)).active = 1000 + number;
     }
 
-    assert!(sessions.known().sessions.get(&key(1)).is_none(), "there was no room");
+    assert!(sessions.lock_known().sessions.get(&key(1)).is_none(), "there was no room");
     assert_eq!(sessions.ended_here(), [id(0)]);
 }
 

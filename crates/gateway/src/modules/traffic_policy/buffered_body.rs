@@ -16,7 +16,7 @@ pub enum BufferedBody {
 }
 
 /// Gathers a body, as long as it is not longer than `limit` bytes.
-pub async fn gather<B>(body: &mut B, limit: usize) -> Result<BufferedBody, B::Error>
+pub async fn gather_body<B>(body: &mut B, limit: usize) -> Result<BufferedBody, B::Error>
 where
     B: Body<Data = Bytes> + Unpin,
 {

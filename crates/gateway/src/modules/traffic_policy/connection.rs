@@ -28,7 +28,7 @@ impl ConnectionExecution {
     /// Runs the rules for connections; gives where to forward it, or an error to close it.
     ///
     /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
-    pub async fn enter<T, F: Future<Output = Result<T, ErrorResponse>>>(
+    pub async fn run_connect_rules<T, F: Future<Output = Result<T, ErrorResponse>>>(
         &mut self,
         services: &RequestServices,
         rules: &Rules,
@@ -36,7 +36,7 @@ impl ConnectionExecution {
         find: impl Fn(String) -> F,
     ) -> Result<Option<T>, ()> {
         self.exchange.record.code_prefix = changed_code_prefix(services);
-        let mut run = rules.policy.run(Phase::Connect);
+        let mut run = rules.policy.start_phase(Phase::Connect);
         let entered = loop {
             match run.step(&mut self.exchange, rules) {
                 StepOutcome::Done(Verdict::Continue) => break Ok(None),
@@ -58,12 +58,12 @@ impl ConnectionExecution {
                 | StepOutcome::Fetch(_) => break Err(()),
             }
         };
-        self.note(services, rules, trace);
+        self.record_decision(services, rules, trace);
         entered
     }
 
     /// Runs the rules for connections that have closed.
-    pub fn leave(
+    pub fn run_close_rules(
         mut self,
         services: &RequestServices,
         rules: &Rules,
@@ -72,19 +72,24 @@ impl ConnectionExecution {
     ) {
         self.exchange.carried = carried;
         self.exchange.ended = Some(Utc::now());
-        let mut run = rules.policy.run(Phase::Close);
+        let mut run = rules.policy.start_phase(Phase::Close);
         let step = run.step(&mut self.exchange, rules);
         ignore(step, "nothing is left that could be answered, and nobody waits for anything");
-        self.note(services, rules, trace);
+        self.record_decision(services, rules, trace);
     }
 
-    fn note(&mut self, services: &RequestServices, rules: &Rules, trace: &mut RequestTrace) {
+    fn record_decision(
+        &mut self,
+        services: &RequestServices,
+        rules: &Rules,
+        trace: &mut RequestTrace,
+    ) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
         services.count_decision(decision.as_ref());
-        trace.note(|it| it.logs.extend(logs));
+        trace.update_record(|it| it.logs.extend(logs));
         if let Some(decision) = decision {
-            trace.decided("policy", &rules.policy, decision);
+            trace.record_decision("policy", &rules.policy, decision);
         }
     }
 }

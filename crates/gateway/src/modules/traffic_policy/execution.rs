@@ -25,8 +25,8 @@ use crate::message::request_context::{PolicyExecution, RequestContext};
 use crate::message::request_services::{InternalHost, LoginPlace, RequestServices};
 use crate::message::response_body::ResponseBody;
 use crate::message::rule_notes::RuleNotes;
-use crate::modules::traffic_policy::buffered_body::{BufferedBody, gather};
-use crate::modules::traffic_policy::internal_fetch::{self, unreachable};
+use crate::modules::traffic_policy::buffered_body::{BufferedBody, gather_body};
+use crate::modules::traffic_policy::internal_fetch::{self, unreachable_failure};
 use crate::modules::traffic_policy::rules::Rules;
 
 /// How many hops a request counts for that an action sends, on top of its own: each may be tried three times.
@@ -50,22 +50,22 @@ impl PolicyExecution {
     ) -> Self {
         let (head, body) = request.into_parts();
         let request = ginnel_policy::Request::new(head, context.origin.scheme, chrono::Utc::now());
-        let connection = context.connection();
-        let mut exchange = Exchange::of_request(connection, endpoint, request);
+        let connection = context.visitor_connection();
+        let mut exchange = Exchange::from_request(connection, endpoint, request);
         exchange.ipv6_prefix = context.services.live.load().ipv6_prefix;
         exchange.record.code_prefix = changed_code_prefix(context.services);
         Self { exchange, body, notes: Vec::new(), is_own: false }
     }
 
     /// Runs the rules for requests.
-    pub async fn enter(
+    pub async fn run_request_rules(
         &mut self,
         context: &mut RequestContext<'_>,
         rules: &Rules,
         module: &'static str,
     ) -> ExecutionOutcome {
-        let mut run = rules.policy.run(Phase::Request);
-        self.exchange.carried = context.carried();
+        let mut run = rules.policy.start_phase(Phase::Request);
+        self.exchange.carried = context.carried_bytes();
         self.is_own = context.route_ref.edge_id.is_empty() && context.hops == 0;
         self.exchange.record.matched = context.services.notes_rules().then(Vec::new);
         let rejection = loop {
@@ -73,14 +73,14 @@ impl PolicyExecution {
                 StepOutcome::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
                 StepOutcome::Done(Verdict::Respond(answer)) => {
                     let prefix = &context.services.settings.code_prefix;
-                    break ExecutionOutcome::Respond(Box::new(respond(answer, prefix)));
+                    break ExecutionOutcome::Respond(Box::new(build_response(answer, prefix)));
                 }
                 StepOutcome::Done(Verdict::Close) => {
                     break ExecutionOutcome::Reject(Rejection::Close);
                 }
                 StepOutcome::Done(Verdict::Forward { url }) => {
-                    self.note_rules(rules, module);
-                    if let Some(rejection) = self.forward(context, &mut run, &url).await {
+                    self.record_rules(rules, module);
+                    if let Some(rejection) = self.forward_internal(context, &mut run, &url).await {
                         break rejection;
                     }
                 }
@@ -88,16 +88,18 @@ impl PolicyExecution {
                     if self.gather_request(limit).await.is_err() {
                         break ExecutionOutcome::Reject(error_response::BAD_REQUEST.into());
                     }
-                    self.exchange.carried = context.carried();
+                    self.exchange.carried = context.carried_bytes();
                 }
-                StepOutcome::Fetch(fetch) => run.answer(fetch_internal(context, &fetch).await),
+                StepOutcome::Fetch(fetch) => {
+                    run.answer_fetch(fetch_internal(context, &fetch).await)
+                }
                 StepOutcome::Keys(request) => {
-                    run.answer_keys(keys(context, rules, &request).await);
+                    run.answer_keys(issuer_keys(context, rules, &request).await);
                 }
                 StepOutcome::Login(mut request) => {
                     request.owner = rules.owner_of(&context.route_ref).clone();
                     let place = || LoginPlace {
-                        connection: context.connection(),
+                        connection: context.visitor_connection(),
                         route_ref: context.route_ref.clone(),
                     };
                     let logins = &context.services.logins;
@@ -105,17 +107,17 @@ impl PolicyExecution {
                 }
             }
         };
-        self.note_rules(rules, module);
+        self.record_rules(rules, module);
         self.exchange.record.matched = None;
-        self.note(context, rules, module);
+        self.record_decision(context, rules, module);
         rejection
     }
 
     /// The request as rules have left it; `keep` when it will be asked for again.
-    pub fn take(&mut self, keep: bool) -> Result<Request<RequestBody>, ErrorResponse> {
+    pub fn take_request(&mut self, keep: bool) -> Result<Request<RequestBody>, ErrorResponse> {
         let (mut head, content) =
             self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
-        settle(&mut head)?;
+        normalize_head(&mut head)?;
         if !self.notes.is_empty() {
             let RuleNotes(notes) = head.extensions.get_or_insert_default();
             let for_agent = self.notes.iter().map(|notes| notes.for_agent(self.is_own).clone());
@@ -124,7 +126,7 @@ impl PolicyExecution {
         let body = match content {
             Content::Full(bytes) => {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-                RequestBody::full(bytes)
+                RequestBody::from_bytes(bytes)
             }
             Content::Passing | Content::TooLong => std::mem::take(&mut self.body),
         };
@@ -132,7 +134,7 @@ impl PolicyExecution {
     }
 
     /// Runs the rules for answers.
-    pub async fn leave(
+    pub async fn run_response_rules(
         mut self,
         context: &mut RequestContext<'_>,
         rules: &Rules,
@@ -140,32 +142,34 @@ impl PolicyExecution {
     ) -> Response<ResponseBody> {
         let (head, mut body) = response.into_parts();
         self.exchange.set_response(ginnel_policy::Response::new(head));
-        let mut run = rules.policy.run(Phase::Response);
-        self.exchange.carried = context.carried();
+        let mut run = rules.policy.start_phase(Phase::Response);
+        self.exchange.carried = context.carried_bytes();
         loop {
             match run.step(&mut self.exchange, rules) {
                 // Responses are for those who have logged in, or shown a token, before.
                 StepOutcome::Done(_) | StepOutcome::Keys(_) | StepOutcome::Login(_) => break,
                 StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
-                StepOutcome::Fetch(fetch) => run.answer(fetch_internal(context, &fetch).await),
+                StepOutcome::Fetch(fetch) => {
+                    run.answer_fetch(fetch_internal(context, &fetch).await)
+                }
             }
         }
-        self.note(context, rules, "policy");
+        self.record_decision(context, rules, "policy");
         let prefix = &context.services.settings.code_prefix;
         let code = self.exchange.answer_code();
         let Some((mut head, content, coding)) = self.exchange.take_response() else {
             return error_response::BROKEN.into_response(prefix);
         };
-        error_response::name(&mut head.headers, code, prefix);
+        error_response::set_error_code(&mut head.headers, code, prefix);
         if let Content::Full(bytes) = content {
             let bytes = with_code(bytes, code, prefix);
             if coding.is_none() {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             }
-            body = ResponseBody::full(bytes);
+            body = ResponseBody::from_bytes(bytes);
         }
         let body = match coding {
-            Some(coding) => body.encoded(ginnel_policy::compression::Encoder::new(coding)),
+            Some(coding) => body.with_encoder(ginnel_policy::compression::Encoder::new(coding)),
             None => body,
         };
         Response::from_parts(head, body)
@@ -177,12 +181,12 @@ impl PolicyExecution {
     }
 
     /// Says how the upstream took the request.
-    pub fn answered(&mut self, status: u16) {
-        self.exchange.upstream_answered(status < 500, Instant::now());
+    pub fn record_status(&mut self, status: u16) {
+        self.exchange.record_upstream_outcome(status < 500, Instant::now());
     }
 
     /// Sends the request to an internal endpoint; none when the rules go on.
-    async fn forward(
+    async fn forward_internal(
         &mut self,
         context: &mut RequestContext<'_>,
         run: &mut Run<'_>,
@@ -215,7 +219,7 @@ impl PolicyExecution {
         };
         // The endpoint there may be somebody else's.
         self.is_own = false;
-        let taken = self.take(true).and_then(|mut request| {
+        let taken = self.take_request(true).and_then(|mut request| {
             path.apply(&mut request)?;
             Ok(request)
         });
@@ -230,7 +234,7 @@ impl PolicyExecution {
             Err(Rejection::Elsewhere | Rejection::Close) => None,
         };
         if let Some(status) = context.upstream_status {
-            self.answered(status);
+            self.record_status(status);
         }
         match sent {
             Ok(response) => ExecutionOutcome::Respond(Box::new(response)),
@@ -239,7 +243,7 @@ impl PolicyExecution {
     }
 
     async fn gather_request(&mut self, limit: usize) -> Result<(), BodyError> {
-        let gathered = gather(&mut self.body, limit).await?;
+        let gathered = gather_body(&mut self.body, limit).await?;
         let Some(request) = self.exchange.request_mut() else { return Ok(()) };
         match gathered {
             BufferedBody::Whole(bytes, trailers) => {
@@ -255,7 +259,7 @@ impl PolicyExecution {
     }
 
     async fn gather_response(&mut self, body: &mut ResponseBody, limit: usize) {
-        let gathered = gather(body, limit).await;
+        let gathered = gather_body(body, limit).await;
         let Some(response) = self.exchange.response_mut() else { return };
         response.body = match gathered {
             Ok(BufferedBody::Whole(bytes, trailers)) => {
@@ -272,7 +276,7 @@ impl PolicyExecution {
     }
 
     /// Keeps what agents learn of the rules that have matched since the last time.
-    fn note_rules(&mut self, rules: &Rules, module: &str) {
+    fn record_rules(&mut self, rules: &Rules, module: &str) {
         let matched = self.exchange.record.matched.as_mut().map(std::mem::take);
         for index in matched.unwrap_or_default() {
             let rule = rules.policy.request.get(index);
@@ -281,13 +285,18 @@ impl PolicyExecution {
     }
 
     /// Tells who listens what was decided.
-    fn note(&mut self, context: &mut RequestContext<'_>, rules: &Rules, module: &'static str) {
+    fn record_decision(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        rules: &Rules,
+        module: &'static str,
+    ) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
         context.services.count_decision(decision.as_ref());
-        context.trace.note(|it| it.logs.extend(logs));
+        context.trace.update_record(|it| it.logs.extend(logs));
         if let Some(decision) = decision {
-            context.trace.decided(module, &rules.policy, decision);
+            context.trace.record_decision(module, &rules.policy, decision);
         }
     }
 }
@@ -303,13 +312,15 @@ async fn fetch_internal(context: &RequestContext<'_>, spec: &Fetch) -> Fetched {
         let (mut next, mut left) = (spec.url.clone(), spec.max_redirects);
         loop {
             let response = ask_internal(context, spec, &next).await?;
-            match internal_fetch::location(&next, &response).filter(|_| left > 0) {
+            match internal_fetch::redirect_location(&next, &response).filter(|_| left > 0) {
                 None => return Ok(response),
                 Some(location) if is_internal_url(&location) => {
                     left -= 1;
                     next = location;
                 }
-                Some(_) => return Err(unreachable("a redirect leads to no internal endpoint")),
+                Some(_) => {
+                    return Err(unreachable_failure("a redirect leads to no internal endpoint"));
+                }
             }
         }
     };
@@ -319,31 +330,31 @@ async fn fetch_internal(context: &RequestContext<'_>, spec: &Fetch) -> Fetched {
 /// Sends one request to an internal endpoint.
 async fn ask_internal(context: &RequestContext<'_>, spec: &Fetch, url: &WebUrl) -> Fetched {
     let mut trace = RequestTrace::default();
-    let mut inner = context.within(&mut trace);
+    let mut inner = context.with_trace(&mut trace);
     inner.hops += EXTRA_HOPS;
     let (host, address) = inner.select_internal_host(&url.authority().to_string()).await.map_err(
         |error| match error {
             error_response::TOO_MANY_HOPS => FetchFailed::Loop,
-            _ => unreachable("no endpoint is online there"),
+            _ => unreachable_failure("no endpoint is online there"),
         },
     )?;
-    let mut request = internal_fetch::request(spec, url)?;
+    let mut request = internal_fetch::build_request(spec, url)?;
     let ambiguous_paths = context.services.live.load().ambiguous_paths;
     let routed = host.route_request(request.uri().path(), ambiguous_paths);
-    let (route, path) = routed.map_err(|error| unreachable(error.text()))?;
-    path.apply(&mut request).map_err(|error| unreachable(error.text()))?;
+    let (route, path) = routed.map_err(|error| unreachable_failure(error.text()))?;
+    path.apply(&mut request).map_err(|error| unreachable_failure(error.text()))?;
     let response = match inner.run_internal(route.as_ref(), address, request).await {
         Ok(response) => response,
         Err(Rejection::Respond(error)) => {
             error.into_response(&context.services.settings.code_prefix)
         }
-        Err(_) => return Err(unreachable("the endpoint closed the connection")),
+        Err(_) => return Err(unreachable_failure("the endpoint closed the connection")),
     };
     let (head, mut body) = response.into_parts();
-    match gather(&mut body, spec.limit).await {
+    match gather_body(&mut body, spec.limit).await {
         Ok(BufferedBody::Whole(bytes, _)) => Ok(Response::from_parts(head, bytes)),
         Ok(BufferedBody::Begun(_)) => Err(FetchFailed::TooLong),
-        Err(_) => Err(unreachable("the response broke off")),
+        Err(_) => Err(unreachable_failure("the response broke off")),
     }
 }
 
@@ -354,7 +365,7 @@ pub(super) fn changed_code_prefix(services: &RequestServices) -> Option<String> 
 }
 
 /// The keys of an issuer; none where they cannot be had.
-async fn keys(
+async fn issuer_keys(
     context: &RequestContext<'_>,
     rules: &Rules,
     request: &KeyRequest,
@@ -365,7 +376,7 @@ async fn keys(
 }
 
 /// Brings a request that rules may have changed back into its form: the host in `Host` alone.
-fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
+fn normalize_head(head: &mut request::Parts) -> Result<(), ErrorResponse> {
     let Some(authority) = head.uri.authority() else { return Ok(()) };
     let host =
         HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
@@ -376,12 +387,12 @@ fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
 }
 
 /// Answers as a rule says; `prefix` stands before a code.
-fn respond(answer: LocalResponse, prefix: &str) -> Response<ResponseBody> {
+fn build_response(answer: LocalResponse, prefix: &str) -> Response<ResponseBody> {
     let LocalResponse { status, headers, body, code } = answer;
-    let mut response = Response::new(ResponseBody::full(with_code(body, code, prefix)));
+    let mut response = Response::new(ResponseBody::from_bytes(with_code(body, code, prefix)));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    error_response::name(response.headers_mut(), code, prefix);
+    error_response::set_error_code(response.headers_mut(), code, prefix);
     response
 }
 

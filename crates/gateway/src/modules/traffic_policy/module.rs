@@ -55,7 +55,7 @@ impl Module for PolicyModule {
         Some(self.rules.policy.as_ref()).filter(|policy| policy.enabled && policy.has_logins)
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
@@ -67,13 +67,14 @@ impl Module for PolicyModule {
                     (context.execution.take(), ModuleInput::Answer(answer))
                 }
                 ModuleInput::Request(request) => {
-                    let endpoint = context.endpoint(next.destination.owner_id(), request.headers());
+                    let endpoint =
+                        context.endpoint_facts(next.destination.owner_id(), request.headers());
                     let execution = PolicyExecution::new(context, endpoint, request);
-                    self.enter(context, Box::new(execution), &next).await?
+                    self.run_request_rules(context, Box::new(execution), &next).await?
                 }
                 ModuleInput::Examined => {
                     let execution = context.execution.take().ok_or(error_response::BAD_REQUEST)?;
-                    self.enter(context, execution, &next).await?
+                    self.run_request_rules(context, execution, &next).await?
                 }
             };
             if has_rules(next.kind()) {
@@ -81,7 +82,7 @@ impl Module for PolicyModule {
                 context.execution = execution;
                 return next.run(context, input).await;
             }
-            self.pass_on(context, execution, input, next).await
+            self.run_next_module(context, execution, input, next).await
         })
     }
 }
@@ -93,36 +94,39 @@ fn has_rules(kind: Option<ModuleKind>) -> bool {
 }
 
 impl HeadFilter for PolicyModule {
-    fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
-        self.rules.policy.passes(head, changes)
+    fn permits_head(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.rules.policy.passes_head(head, changes)
     }
 }
 
 impl PolicyModule {
     /// Runs the rules for requests; what the next module gets.
-    async fn enter(
+    async fn run_request_rules(
         &self,
         context: &mut RequestContext<'_>,
         mut execution: Box<PolicyExecution>,
         next: &NextModule<'_>,
     ) -> Result<(Option<Box<PolicyExecution>>, ModuleInput), Rejection> {
-        let input = match execution.enter(context, &self.rules, self.kind.name()).await {
+        let input = match execution.run_request_rules(context, &self.rules, self.kind.name()).await
+        {
             // Rules for answers see errors, whether the backend or a rule has led to them.
             ExecutionOutcome::Reject(Rejection::Respond(error))
-                if self.responds() || has_rules(next.kind()) =>
+                if self.has_response_rules() || has_rules(next.kind()) =>
             {
                 ModuleInput::Answer(error.into_response(context.services.code_prefix()))
             }
             ExecutionOutcome::Reject(rejection) => return Err(rejection),
             ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),
             ExecutionOutcome::Continue if has_rules(next.kind()) => ModuleInput::Examined,
-            ExecutionOutcome::Continue => ModuleInput::Request(execution.take(self.responds())?),
+            ExecutionOutcome::Continue => {
+                ModuleInput::Request(execution.take_request(self.has_response_rules())?)
+            }
         };
         Ok((Some(execution), input))
     }
 
     /// Takes the request on and the answer back, and runs the rules for answers.
-    async fn pass_on(
+    async fn run_next_module(
         &self,
         context: &mut RequestContext<'_>,
         mut execution: Option<Box<PolicyExecution>>,
@@ -130,34 +134,34 @@ impl PolicyModule {
         next: NextModule<'_>,
     ) -> ModuleAnswer {
         // The rules for answers may have something to say to errors as well.
-        let shows_errors = std::mem::replace(&mut context.shows_errors, self.responds());
+        let shows_errors = std::mem::replace(&mut context.shows_errors, self.has_response_rules());
         let answer = next.run(context, input).await;
         context.shows_errors = shows_errors;
         if let (Some(execution), Some(status)) = (&mut execution, context.upstream_status) {
-            execution.answered(status);
+            execution.record_status(status);
         }
         let login = execution.as_mut().and_then(|execution| execution.take_login_headers());
-        let mut response = self.leave(context, execution, answer?).await;
+        let mut response = self.run_response_rules(context, execution, answer?).await;
         if let Some(login) = login {
             login::mark_private(response.headers_mut(), &login);
         }
         Ok(response)
     }
 
-    async fn leave(
+    async fn run_response_rules(
         &self,
         context: &mut RequestContext<'_>,
         execution: Option<Box<PolicyExecution>>,
         answer: Response<ResponseBody>,
     ) -> Response<ResponseBody> {
-        match execution.filter(|_| self.responds()) {
-            Some(execution) => execution.leave(context, &self.rules, answer).await,
+        match execution.filter(|_| self.has_response_rules()) {
+            Some(execution) => execution.run_response_rules(context, &self.rules, answer).await,
             None => answer,
         }
     }
 
-    fn responds(&self) -> bool {
-        self.rules.has(Phase::Response)
+    fn has_response_rules(&self) -> bool {
+        self.rules.has_phase(Phase::Response)
     }
 }
 
@@ -166,7 +170,7 @@ impl BuildModule for TrafficPolicy {
         self,
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
-        build(&self, builder).map(Some)
+        build_module(&self, builder).map(Some)
     }
 }
 
@@ -180,9 +184,9 @@ impl EdgeModule for TrafficPolicy {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let value = serde_json::to_value(&module).unwrap_or_default();
         if let Some(problem) = policy::unclear_number(&value) {
-            return Err(InvalidModule::of_policy(&[problem]));
+            return Err(InvalidModule::from_problems(&[problem]));
         }
-        let policy = checker.policy(&module)?;
+        let policy = checker.compile_policy(&module)?;
         let references = policy.ip_policy_ids().map(str::to_owned).collect();
         let secrets = policy.secrets.clone();
         Ok(CheckedModule { module, references, secrets, compiled: Some(policy) })
@@ -199,9 +203,13 @@ impl BuildModule for TrafficPolicyDocument {
         builder: &mut ModuleBuilder<'_>,
     ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
         match document_of(&self) {
-            Ok(document) => build(&document, builder).map(Some),
-            Err(problem) if builder.agent.is_some() => Err(InvalidModule::of_policy(&[problem])),
-            Err(problem) => Ok(Some(module(builder.unusable(&[problem], builder.scope), builder))),
+            Ok(document) => build_module(&document, builder).map(Some),
+            Err(problem) if builder.agent.is_some() => {
+                Err(InvalidModule::from_problems(&[problem]))
+            }
+            Err(problem) => {
+                Ok(Some(policy_module(builder.report_unusable(&[problem], builder.scope), builder)))
+            }
         }
     }
 }
@@ -215,8 +223,8 @@ impl EdgeModule for TrafficPolicyDocument {
     fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let document =
-            document_of(&module).map_err(|problem| InvalidModule::of_policy(&[problem]))?;
-        let policy = checker.policy(&document)?;
+            document_of(&module).map_err(|problem| InvalidModule::from_problems(&[problem]))?;
+        let policy = checker.compile_policy(&document)?;
         let references = policy.ip_policy_ids().map(str::to_owned).collect();
         let secrets = policy.secrets.clone();
         Ok(CheckedModule { module, references, secrets, compiled: Some(policy) })
@@ -228,24 +236,24 @@ impl EdgeModule for TrafficPolicyDocument {
 }
 
 fn document_of(module: &TrafficPolicyDocument) -> Result<Value, Problem> {
-    policy::read(module.value.as_deref().unwrap_or_default())
+    policy::read_document(module.value.as_deref().unwrap_or_default())
 }
 
 /// The module of a document that was checked.
-fn build(
+fn build_module(
     document: &impl Serialize,
     builder: &mut ModuleBuilder<'_>,
 ) -> Result<Box<dyn Module>, InvalidModule> {
-    let policy = builder.policy(document, builder.scope)?;
-    Ok(module(policy, builder))
+    let policy = builder.compile_policy(document, builder.scope)?;
+    Ok(policy_module(policy, builder))
 }
 
-fn module(policy: Arc<Policy>, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
-    let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
+fn policy_module(policy: Arc<Policy>, builder: &mut ModuleBuilder<'_>) -> Box<dyn Module> {
+    let state = builder.reuse_or_create(ModuleKind::Policy, |_| true, Default::default);
     let rules = Rules::new(policy, state, builder.ip_policy)
         .with_secrets(builder.secrets.clone())
         .with_applications(builder.applications.clone())
-        .within(builder.reach())
-        .of_account(builder.agent.as_ref().and_then(|agent| agent.account.clone()));
+        .with_reach(builder.reach())
+        .with_owner(builder.agent.as_ref().and_then(|agent| agent.account.clone()));
     Box::new(PolicyModule { kind: ModuleKind::Policy, rules })
 }

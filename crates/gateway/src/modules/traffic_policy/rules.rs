@@ -50,10 +50,10 @@ impl Rules {
     ) -> Self {
         let ip_policies = policy.ip_policy_ids().map(|id| (id.to_owned(), ip_policy(id))).collect();
         let steps = policy.request.iter().flat_map(|rule| &rule.actions);
-        let responds = policy.has(Phase::Response)
+        let responds = policy.has_rules(Phase::Response)
             || policy.enabled && steps.into_iter().any(|step| step.kind.name == COMPRESS_ACTION);
         let pass_by_head = !responds
-            && !policy.has(Phase::Connect)
+            && !policy.has_rules(Phase::Connect)
             && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
         let (secrets, applications, reach, owner) = Default::default();
         Self {
@@ -80,12 +80,12 @@ impl Rules {
     }
 
     /// The same rules, which ask for nothing that is out of reach.
-    pub fn within(self, reach: Reach) -> Self {
+    pub fn with_reach(self, reach: Reach) -> Self {
         Self { reach, ..self }
     }
 
     /// The same rules, which an agent of an account has brought.
-    pub fn of_account(self, owner: Option<Arc<str>>) -> Self {
+    pub fn with_owner(self, owner: Option<Arc<str>>) -> Self {
         Self { owner, ..self }
     }
 
@@ -95,10 +95,10 @@ impl Rules {
     }
 
     /// Whether anything is to be done in a phase.
-    pub fn has(&self, phase: Phase) -> bool {
+    pub fn has_phase(&self, phase: Phase) -> bool {
         match phase {
             Phase::Response => self.responds,
-            phase => self.policy.has(phase),
+            phase => self.policy.has_rules(phase),
         }
     }
 }
@@ -134,7 +134,7 @@ impl World for Rules {
     }
 
     fn oauth_application(&self, provider: OauthProvider) -> Arc<OauthApplication> {
-        self.applications.of(provider)
+        self.applications.for_provider(provider)
     }
 
     fn state(&self) -> &PolicyState {

@@ -17,7 +17,7 @@ impl Module for WebsocketConverter {
         ModuleKind::WebsocketTcpConverter
     }
 
-    fn serve<'a>(
+    fn process_input<'a>(
         &'a self,
         context: &'a mut RequestContext<'_>,
         input: ModuleInput,
@@ -27,7 +27,7 @@ impl Module for WebsocketConverter {
             match input {
                 ModuleInput::Request(request) => {
                     let answer = next.destination.convert(context, request).await;
-                    context.sent(answer.map_err(Into::into))
+                    context.record_answer(answer.map_err(Into::into))
                 }
                 input => next.run(context, input).await,
             }

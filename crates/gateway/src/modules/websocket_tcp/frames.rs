@@ -43,18 +43,22 @@ struct Frame {
 
 impl FrameReader {
     /// Takes bytes, and gives what they say.
-    pub fn take(&mut self, mut bytes: &[u8]) -> Result<Vec<FramePiece>, WebSocketError> {
+    pub fn read_frames(&mut self, mut bytes: &[u8]) -> Result<Vec<FramePiece>, WebSocketError> {
         let mut pieces = Vec::new();
         while !bytes.is_empty() {
             let (used, part) = self.boundary.follow_part(bytes);
             bytes = bytes.get(used..).unwrap_or_default();
             match part {
                 Some(FramePart::Head(head)) => {
-                    self.begin(head)?;
+                    self.begin_frame(head)?;
                     // Without a payload, the frame is complete.
-                    pieces.extend((head.length == 0).then(|| self.frame.unmask(&[])).flatten());
+                    pieces.extend(
+                        (head.length == 0).then(|| self.frame.unmask_payload(&[])).flatten(),
+                    );
                 }
-                Some(FramePart::Payload(payload)) => pieces.extend(self.frame.unmask(payload)),
+                Some(FramePart::Payload(payload)) => {
+                    pieces.extend(self.frame.unmask_payload(payload))
+                }
                 None => {}
             }
         }
@@ -62,7 +66,7 @@ impl FrameReader {
     }
 
     /// Begins a frame, if the protocol allows it here.
-    fn begin(&mut self, head: FrameHead) -> Result<(), WebSocketError> {
+    fn begin_frame(&mut self, head: FrameHead) -> Result<(), WebSocketError> {
         let FrameHead { first, mask, length } = head;
         let (opcode, is_last) = (first & 0x0f, first & 0x80 != 0);
         let is_control = opcode >= 8;
@@ -87,7 +91,7 @@ impl FrameReader {
 
 impl Frame {
     /// Takes bytes of the frame; gives what they say, if that is all or can go on at once.
-    fn unmask(&mut self, bytes: &[u8]) -> Option<FramePiece> {
+    fn unmask_payload(&mut self, bytes: &[u8]) -> Option<FramePiece> {
         let plain = bytes.iter().zip(self.turn..).map(|(byte, at)| byte ^ self.mask[at % 4]);
         let plain: Vec<u8> = plain.collect();
         self.turn = (self.turn + bytes.len()) % 4;
@@ -109,7 +113,7 @@ impl Frame {
 }
 
 /// A frame to a visitor that is a message by itself.
-pub fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+pub fn encode_frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x80 | opcode];
     match payload.len() {
         length @ 0..=125 => frame.push(length as u8),
@@ -133,7 +137,7 @@ mod tests {
 
     /// A frame as a visitor sends it.
     fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = frame(first & 0x0f, payload);
+        let mut bytes = encode_frame(first & 0x0f, payload);
         let start = bytes.len() - payload.len();
         bytes[0] = first;
         bytes[1] |= 0x80;
@@ -150,7 +154,7 @@ mod tests {
         let mut reader = FrameReader::default();
         let (mut data, mut others) = (Vec::new(), Vec::new());
         for chunk in bytes.chunks(size) {
-            for piece in reader.take(chunk)? {
+            for piece in reader.read_frames(chunk)? {
                 match piece {
                     FramePiece::Data(more) => data.extend(more),
                     other => others.push(other),
@@ -185,7 +189,7 @@ mod tests {
     #[test]
     fn who_breaks_the_protocol_is_found_out() {
         for bytes in [
-            frame(2, b"unmasked"),
+            encode_frame(2, b"unmasked"),
             masked(0xc2, b"reserved bit"),
             masked(0x83, b"unknown opcode"),
             masked(0x80, b"goes on with nothing"),

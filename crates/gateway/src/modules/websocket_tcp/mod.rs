@@ -23,7 +23,7 @@ use crate::Io;
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::response_body::ResponseBody;
 use crate::message::upgrade::{UpgradeContext, VisitorUpgrade};
-use frames::{FramePiece, FrameReader, WebSocketError, frame};
+use frames::{FramePiece, FrameReader, WebSocketError, encode_frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -42,7 +42,7 @@ const BROKEN: [u8; 2] = 1002_u16.to_be_bytes();
 const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
 
 /// Agrees to what a visitor asks for; refuses what is no WebSocket.
-pub fn agree(headers: &HeaderMap) -> Result<Response<ResponseBody>, ErrorResponse> {
+pub fn handshake_response(headers: &HeaderMap) -> Result<Response<ResponseBody>, ErrorResponse> {
     let is_websocket = has_token(headers, UPGRADE, "websocket");
     let is_known = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|it| it == "13");
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket && is_known);
@@ -61,31 +61,35 @@ pub fn agree(headers: &HeaderMap) -> Result<Response<ResponseBody>, ErrorRespons
 
 impl UpgradeContext {
     /// Lets a visitor and a target talk, the one in messages and the other in bytes.
-    pub fn convert(&self, visitor: VisitorUpgrade, target: Io) {
-        self.carry_on(convert(visitor, target, self.graceful_stop()));
+    pub fn convert_websocket(&self, visitor: VisitorUpgrade, target: Io) {
+        self.spawn_until_shutdown(convert_websocket(visitor, target, self.graceful_stop()));
     }
 }
 
 /// Lets a visitor and a target talk until one of them ends, or until `shutdown` is ready.
-async fn convert(visitor: VisitorUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
-    let Some(visitor) = visitor.stream().await else { return };
+async fn convert_websocket(
+    visitor: VisitorUpgrade,
+    target: Io,
+    shutdown: impl Future<Output = ()>,
+) {
+    let Some(visitor) = visitor.into_stream().await else { return };
     let (hears, says) = tokio::io::split(visitor);
     let (mut answers, mut target) = tokio::io::split(target);
     let says = Mutex::new(MessageWriter { write: says, has_closed: false });
-    let is_broken = talk((hears, &says), (&mut answers, &mut target), shutdown).await;
+    let is_broken = copy_both_ways((hears, &says), (&mut answers, &mut target), shutdown).await;
     if is_broken {
         answers.unsplit(target).reset_on_close();
     }
 }
 
-/// As [`convert`]; returns true if the connection of the visitor broke.
-async fn talk(
+/// As [`convert_websocket`]; returns true if the connection of the visitor broke.
+async fn copy_both_ways(
     (hears, says): (impl AsyncRead + Unpin, &Mutex<MessageWriter<impl AsyncWrite + Unpin>>),
     (answers, target): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
     shutdown: impl Future<Output = ()>,
 ) -> bool {
-    let inbound = carry_in(hears, says, target);
-    let outbound = carry_out(answers, says);
+    let inbound = copy_inbound(hears, says, target);
+    let outbound = copy_outbound(answers, says);
     tokio::pin!(inbound);
     tokio::select! {
         // The visitor has said goodbye, or has gone: nobody listens any more.
@@ -105,7 +109,7 @@ async fn talk(
 }
 
 /// Carries what messages hold to the target, until the visitor is done.
-async fn carry_in(
+async fn copy_inbound(
     mut hears: impl AsyncRead + Unpin,
     says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
     target: &mut (impl AsyncWrite + Unpin),
@@ -117,7 +121,7 @@ async fn carry_in(
         if length == 0 {
             return target.shutdown().await;
         }
-        let pieces = match reader.take(&buffer[..length]) {
+        let pieces = match reader.read_frames(&buffer[..length]) {
             Ok(pieces) => pieces,
             Err(WebSocketError) => return write_message(says, CLOSE, &BROKEN).await,
         };
@@ -136,7 +140,7 @@ async fn carry_in(
 }
 
 /// Carries what the target says as messages, until it is done.
-async fn carry_out(
+async fn copy_outbound(
     answers: &mut (impl AsyncRead + Unpin),
     says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
 ) -> std::io::Result<()> {
@@ -166,6 +170,6 @@ async fn write_message(
         return Ok(());
     }
     says.has_closed = opcode == CLOSE;
-    says.write.write_all(&frame(opcode, payload)).await?;
+    says.write.write_all(&encode_frame(opcode, payload)).await?;
     says.write.flush().await
 }

@@ -27,7 +27,7 @@ use crate::upstream::target::{ConnectionReuse, Target, UpstreamProtocol};
 impl HttpConnection {
     /// What modules change about a request that they let pass by its head alone; none where they want to
     /// see more, or where they want to know for whom a proxy comes.
-    fn pass(
+    fn head_changes(
         &self,
         modules: &Modules,
         head: &RequestHead<'_, '_>,
@@ -42,13 +42,13 @@ impl HttpConnection {
         if !is_canonical_authority(host, visitor.proto) {
             return None;
         }
-        modules.pass(&HeadView {
+        modules.head_changes(&HeadView {
             method: head.method,
             target: head.target,
             host,
             scheme: visitor.proto,
             fields: head.fields,
-            connection: attributes.of(visitor, &self.gateway.services),
+            connection: attributes.visitor_connection(visitor, &self.gateway.services),
             client_ip,
         })
     }
@@ -57,7 +57,7 @@ impl HttpConnection {
     fn is_restricted(&self) -> bool {
         let (restrictions, peer) = (&self.gateway.restrictions, self.client.visitor.peer.ip());
         !restrictions.is_open(Ingress::Endpoints)
-            && (self.is_proxy || !restrictions.admits(Ingress::Endpoints, peer))
+            && (self.is_proxy || !restrictions.allows_address(Ingress::Endpoints, peer))
     }
 }
 
@@ -74,8 +74,8 @@ impl RequestRouting for HttpConnection {
         &self.client.origin
     }
 
-    fn answering(&self) -> ActiveRequest {
-        self.activity.active_requests()
+    fn track_request(&self) -> ActiveRequest {
+        self.activity.track_request()
     }
 
     fn response_timeout(&self) -> Duration {
@@ -109,7 +109,7 @@ impl RequestRouting for HttpConnection {
         let challenges = self.gateway.authority.challenges();
         let virtual_host = match &self.host_selection {
             HostSelection::Single(slot) => slot.load_full(),
-            HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
+            HostSelection::ByHost(_) if challenges.http_answer(path).is_some() => return None,
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let RequestHost { host, port } = RequestHost::parse(host).ok()?;
                 match self.select_host((&host, port), self.client.origin.scheme, path, &[]) {
@@ -135,7 +135,7 @@ impl RequestRouting for HttpConnection {
             return None;
         }
         let changes = match &route.modules {
-            Some(modules) if path::is_plain(path) => self.pass(modules, head, host)?,
+            Some(modules) if path::is_plain(path) => self.head_changes(modules, head, host)?,
             Some(_) => return None,
             None => Vec::new(),
         };

@@ -92,7 +92,8 @@ impl HttpConnection {
             dial_timeout: live.timeouts.dial,
         };
         let is_proxy = live.trusted_proxies.contains(visitor.peer.ip());
-        let client = Requester { visitor, attributes: ConnectionAttributes::of_now(), origin };
+        let client =
+            Requester { visitor, attributes: ConnectionAttributes::starting_now(), origin };
         let admitted = Mutex::default();
         Self { gateway, live, host_selection, client, is_proxy, activity, runtime, admitted }
     }
@@ -112,17 +113,17 @@ impl HttpConnection {
         self: Arc<Self>,
         mut request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, ConnectionClosed> {
-        let mut answering = self.activity.active_requests();
+        let mut answering = self.activity.track_request();
         let mut record = self.unrouted_record();
         // Before the request gets fields of ours.
         let size = head::check_size(&request, self.live.head_limits());
         let id = self.name_request(request.headers_mut());
         let name = id.as_ref().and_then(|id| id.to_str().ok());
         let span = request_span(name);
-        let mut trace = self.gateway.events.trace();
-        trace.note(|it| it.request_id = name.map(str::to_owned));
-        trace.request(&request);
-        trace.note(|it| it.delivers_event = self.gateway.delivery_mark.is_on(&request));
+        let mut trace = self.gateway.events.trace_request();
+        trace.update_record(|it| it.request_id = name.map(str::to_owned));
+        trace.record_request(&request);
+        trace.update_record(|it| it.delivers_event = self.gateway.delivery_mark.is_on(&request));
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
         let served = match size {
@@ -145,17 +146,17 @@ impl HttpConnection {
             }
             Err(Rejection::Elsewhere) => self.no_agent(error_response::NO_ENDPOINT),
             Err(Rejection::Close) => {
-                trace.publish::<()>(&self.gateway.events, &client.visitor, None);
+                trace.publish_outcome::<()>(&self.gateway.events, &client.visitor, None);
                 if self.is_relayed() {
-                    return Ok(self.closed());
+                    return Ok(self.closed_response());
                 }
                 self.activity.closed.store(true, Relaxed);
                 return Err(ConnectionClosed);
             }
         };
         let response = self.finish(response, (trace, &client.visitor), (id.as_ref(), &mut record));
-        answering.record(record);
-        Ok(response.map(|body| body.holding(answering)))
+        answering.set_record(record);
+        Ok(response.map(|body| body.with_active_request(answering)))
     }
 
     /// Reports and counts a request whose response is there.
@@ -176,10 +177,10 @@ impl HttpConnection {
         if let Some(id) = id {
             response.headers_mut().insert(REQUEST_ID, id.clone());
         }
-        trace.publish(&self.gateway.events, visitor, Some(&response));
+        trace.publish_outcome(&self.gateway.events, visitor, Some(&response));
         if let Some(record) = record {
-            record.name(id.and_then(|id| id.to_str().ok()));
-            record.responded(response.status().as_u16());
+            record.set_name(id.and_then(|id| id.to_str().ok()));
+            record.set_status(response.status().as_u16());
         }
         response
     }
@@ -209,14 +210,15 @@ impl HttpConnection {
             return None;
         }
         let Requester { visitor: own, attributes, origin } = &self.client;
-        let reported = ForwardedVisitor::read(headers, own.peer, &self.live.trusted_proxies);
+        let reported =
+            ForwardedVisitor::from_headers(headers, own.peer, &self.live.trusted_proxies);
         let scheme = reported
             .scheme
             .unwrap_or(ReportedScheme { scheme: origin.scheme, word: origin.scheme });
         let is_other = reported.address != own.peer || scheme.word != origin.scheme;
         is_other.then(|| Requester {
             visitor: Visitor { peer: reported.address, ..own.clone() },
-            attributes: attributes.again(),
+            attributes: attributes.for_another_visitor(),
             origin: origin.with_scheme(scheme),
         })
     }
@@ -229,16 +231,16 @@ impl HttpConnection {
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
-        head::admit(&mut request)?;
+        head::normalize_request(&mut request)?;
         trace.enter(RequestPhase::SelectHost);
-        if let Some(answer) = self.challenge(request.uri().path()) {
+        if let Some(answer) = self.challenge_response(request.uri().path()) {
             return Ok(answer);
         }
-        if !self.gateway.restrictions.admits(Ingress::Endpoints, client.visitor.peer.ip()) {
-            trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+        if !self.gateway.restrictions.allows_address(Ingress::Endpoints, client.visitor.peer.ip()) {
+            trace.update_record(|it| it.module = Some(ModuleKind::IpRestriction.name()));
             return Err(error_response::BLOCKED.into());
         }
-        forwarded::remove(request.headers_mut(), self.is_proxy);
+        forwarded::remove_untrusted(request.headers_mut(), self.is_proxy);
         match &self.host_selection {
             HostSelection::Single(slot) => {
                 self.serve_here((slot.load_full(), None, false), client, request, trace, record)
@@ -261,16 +263,16 @@ impl HttpConnection {
         record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
         trace.enter(RequestPhase::RouteRequest);
-        login::withhold(&mut request);
+        login::withhold_cookies(&mut request);
         // Nobody says of themselves who has logged in, wherever that is asked: routes share upstreams.
         strip_identity(request.headers_mut());
         // What rules add is not the visitor's to take off again.
         strip_named(request.headers_mut());
         let route = self.route_request(&virtual_host, client, &mut request)?;
         if let (Some(record), Some(edge)) = (record, &route.metrics) {
-            record.route(edge.clone());
+            record.set_edge(edge.clone());
         }
-        trace.note(|it| {
+        trace.update_record(|it| {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());
         });
@@ -285,7 +287,7 @@ impl HttpConnection {
             route.route_ref(),
         );
         (context.host, context.may_move) = (host, may_move);
-        self.admit(&mut context, route, &request).await?;
+        self.run_connection_rules(&mut context, route, &request).await?;
         let served = route.run_modules(&self.gateway.table.targets, &mut context, request).await;
         match served {
             Ok(mut response) if context.has_no_agent => {
@@ -322,7 +324,7 @@ impl HttpConnection {
     }
 
     /// Has another node close the connection of its visitor; one of an older version responds.
-    fn closed(&self) -> Response<ResponseBody> {
+    fn closed_response(&self) -> Response<ResponseBody> {
         let broken = error_response::BROKEN;
         let mut response = broken.into_response(&self.gateway.services.settings.code_prefix);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -336,11 +338,11 @@ impl HttpConnection {
     }
 
     /// What an authority is told that asks whether a host name leads here; none where nobody does.
-    fn challenge(&self, path: &str) -> Option<Response<ResponseBody>> {
+    fn challenge_response(&self, path: &str) -> Option<Response<ResponseBody>> {
         let HostSelection::ByHost(_) = &self.host_selection else { return None };
-        let answer = self.gateway.authority.challenges().http(path)?;
+        let answer = self.gateway.authority.challenges().http_answer(path)?;
         let mut response =
-            Response::new(ResponseBody::full(Bytes::copy_from_slice(answer.as_bytes())));
+            Response::new(ResponseBody::from_bytes(Bytes::copy_from_slice(answer.as_bytes())));
         let kind = HeaderValue::from_static("application/octet-stream");
         response.headers_mut().insert(CONTENT_TYPE, kind);
         Some(response)
@@ -348,29 +350,32 @@ impl HttpConnection {
 
     /// Runs the rules for connections, once for each connection and route; a connection of a proxy is
     /// one for each request.
-    async fn admit(
+    async fn run_connection_rules(
         &self,
         context: &mut RequestContext<'_>,
         route: &Arc<Route>,
         request: &Request<RequestBody>,
     ) -> Result<(), Rejection> {
         let rules = route.modules.as_ref().and_then(Modules::rules);
-        let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
-        if !self.is_proxy && self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
+        let Some(rules) = rules.filter(|rules| rules.has_phase(Phase::Connect)) else {
+            return Ok(());
+        };
+        if !self.is_proxy && self.lock_admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
             return Ok(());
         }
         let mut execution = ConnectionExecution::new(
-            context.connection(),
-            context.endpoint(route.owner_id(), request.headers()),
+            context.visitor_connection(),
+            context.endpoint_facts(route.owner_id(), request.headers()),
         );
-        let entered = execution.enter(&self.gateway.services, rules, context.trace, |_| {
-            std::future::ready(Err::<(), _>(error_response::NO_ENDPOINT))
-        });
+        let entered =
+            execution.run_connect_rules(&self.gateway.services, rules, context.trace, |_| {
+                std::future::ready(Err::<(), _>(error_response::NO_ENDPOINT))
+            });
         entered.await.map_err(|()| Rejection::Close)?;
         if self.is_proxy {
             return Ok(());
         }
-        let mut admitted = self.admitted();
+        let mut admitted = self.lock_admitted();
         // A configuration that keeps changing leaves routes behind.
         if admitted.len() >= MAX_ADMITTED_ROUTES {
             admitted.clear();
@@ -457,7 +462,7 @@ impl HttpConnection {
         self.gateway.ports.https.get().and_then(|_| self.gateway.url_of(host, true))
     }
 
-    fn admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {
+    fn lock_admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -477,7 +482,7 @@ enum HostMatch {
 pub struct ConnectionClosed;
 
 /// Sends a visitor elsewhere, with method and body.
-fn redirect(url: String) -> Response<ResponseBody> {
+fn redirect_response(url: String) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     if let Ok(url) = HeaderValue::try_from(url) {

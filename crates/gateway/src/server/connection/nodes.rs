@@ -11,7 +11,7 @@ use http::{Request, Response};
 
 use ginnel_base::address::RequestHost;
 
-use super::{HostMatch, HttpConnection, Requester, redirect};
+use super::{HostMatch, HttpConnection, Requester, redirect_response};
 use crate::message::error_response::Rejection;
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::events::RequestTrace;
@@ -26,7 +26,7 @@ use crate::request_phase::RequestPhase;
 use crate::routing::virtual_host::VirtualHost;
 use crate::server::fast_path::NodeFailure;
 use crate::upstream::forward::{
-    ForwardOutcome, OutboundRequest, Upstream, copy, is_repeatable, send_upstream,
+    ForwardOutcome, OutboundRequest, Upstream, is_repeatable, send_upstream, try_clone_request,
 };
 
 /// How many nodes a request is led to at most.
@@ -61,7 +61,7 @@ enum NodeOutcome {
 
 impl NodeAttempts {
     /// What has become of a request that the fast path had.
-    fn after(failure: Option<NodeFailure>) -> Self {
+    fn after_fast_path(failure: Option<NodeFailure>) -> Self {
         let Some(NodeFailure { key, has_no_agent }) = failure else { return Self::default() };
         let no_endpoint = || Err(error_response::NO_ENDPOINT.into());
         let failure = has_no_agent.then(no_endpoint);
@@ -79,7 +79,7 @@ impl NodeAttempts {
     }
 
     /// The end of a request that nobody else takes.
-    fn end(self, served: Served, trace: &mut RequestTrace) -> Served {
+    fn final_outcome(self, served: Served, trace: &mut RequestTrace) -> Served {
         if !self.failed.is_empty() {
             trace.discard();
         }
@@ -103,11 +103,12 @@ impl HttpConnection {
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
     ) -> Served {
-        let named = head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
+        let named = head::request_host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
         let RequestHost { host, port } = named.into_owned();
         let scheme = client.origin.scheme;
         let endpoint_port = self.endpoint_port(port, scheme);
-        let mut attempts = NodeAttempts::after(request.extensions_mut().remove::<NodeFailure>());
+        let mut attempts =
+            NodeAttempts::after_fast_path(request.extensions_mut().remove::<NodeFailure>());
         loop {
             trace.enter(RequestPhase::SelectHost);
             if !self.is_relayed() {
@@ -118,10 +119,10 @@ impl HttpConnection {
                 Err(error_response::NO_ENDPOINT) if self.is_relayed() => {
                     return Err(Rejection::Elsewhere);
                 }
-                Err(error) => return attempts.end(Err(error.into()), trace),
-                Ok(HostMatch::Redirect(url)) => return Ok(redirect(url)),
+                Err(error) => return attempts.final_outcome(Err(error.into()), trace),
+                Ok(HostMatch::Redirect(url)) => return Ok(redirect_response(url)),
                 Ok(HostMatch::VirtualHost(here)) if !attempts.may_serve_here(&here) => {
-                    return attempts.end(Err(error_response::NO_ENDPOINT.into()), trace);
+                    return attempts.final_outcome(Err(error_response::NO_ENDPOINT.into()), trace);
                 }
                 Ok(HostMatch::VirtualHost(virtual_host)) => {
                     let place = (virtual_host, (&*host, endpoint_port));
@@ -137,7 +138,7 @@ impl HttpConnection {
                 Ok(HostMatch::Node(node)) => node,
             };
             if attempts.failed.len() >= MAX_NODES || !attempts.may_ask(&node) {
-                return attempts.end(Err(error_response::CUT_OFF.into()), trace);
+                return attempts.final_outcome(Err(error_response::CUT_OFF.into()), trace);
             }
             if let Some(record) = record {
                 // Whoever serves it counts it.
@@ -167,7 +168,7 @@ impl HttpConnection {
             && is_repeatable(&request);
         attempts.served_here += 1;
         let moves_on = may_move && !self.is_relayed();
-        let spare = if moves_on { copy(&request) } else { None };
+        let spare = if moves_on { try_clone_request(&request) } else { None };
         let place = (virtual_host, Some(place), may_move);
         let served = self.serve_here(place, client, request, trace, record).await;
         match (&served, spare) {
@@ -188,9 +189,9 @@ impl HttpConnection {
         attempts: &mut NodeAttempts,
         trace: &mut RequestTrace,
     ) -> ControlFlow<Served, Request<RequestBody>> {
-        let spare = if attempts.was_lost { None } else { copy(&request) };
+        let spare = if attempts.was_lost { None } else { try_clone_request(&request) };
         trace.enter(RequestPhase::SendUpstream);
-        let outcome = self.relay(node, request).await;
+        let outcome = self.send_to_node(node, request).await;
         attempts.failed.push(node.target.key().to_owned());
         let served = match (outcome, spare) {
             (NodeOutcome::Unsent(request), _) => return ControlFlow::Continue(request),
@@ -213,9 +214,13 @@ impl HttpConnection {
     }
 
     /// Sends a request to the node that has its host, as it came; that node tells of it and counts it.
-    async fn relay(&self, node: &Upstream, mut request: Request<RequestBody>) -> NodeOutcome {
+    async fn send_to_node(
+        &self,
+        node: &Upstream,
+        mut request: Request<RequestBody>,
+    ) -> NodeOutcome {
         let (version, headers) = (request.version(), request.headers().clone());
-        let upgrades = match head::outbound(&mut request, None) {
+        let upgrades = match head::prepare_request(&mut request, None) {
             Ok(upgrades) => upgrades,
             Err(error) => return NodeOutcome::Failed(error.into()),
         };
@@ -320,7 +325,12 @@ mod tests {
     struct Nodes(Vec<Arc<Node>>);
 
     impl RemoteHosts for Nodes {
-        fn find(&self, _: &str, _: u16, failed: &[String]) -> Option<(HostRank, Arc<dyn Target>)> {
+        fn find_host(
+            &self,
+            _: &str,
+            _: u16,
+            failed: &[String],
+        ) -> Option<(HostRank, Arc<dyn Target>)> {
             let mut left = self.0.iter().filter(|node| !failed.iter().any(|key| key == node.key));
             let node = left.next().or(self.0.first())?.clone();
             Some((HostRank::exact(true), node))
@@ -477,7 +487,7 @@ mod tests {
     struct OneNode(Arc<LeavingNode>);
 
     impl RemoteHosts for OneNode {
-        fn find(&self, _: &str, _: u16, _: &[String]) -> Option<(HostRank, Arc<dyn Target>)> {
+        fn find_host(&self, _: &str, _: u16, _: &[String]) -> Option<(HostRank, Arc<dyn Target>)> {
             Some((HostRank::exact(true), self.0.clone()))
         }
 

@@ -136,7 +136,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         &self,
         head: &RequestHead<'_, '_>,
     ) -> Option<(FastPathRequest, FastPathTarget)> {
-        let mut request = request::classify(head)?;
+        let mut request = request::classify_request(head)?;
         if request.is_forwarded && self.http_connection.trusts_peer() {
             return None;
         }
@@ -148,16 +148,16 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     }
 
     /// Lets go of a request that was answered; true when another may follow.
-    pub fn complete(&mut self, request: &FastPathRequest) -> bool {
+    pub fn complete_request(&mut self, request: &FastPathRequest) -> bool {
         self.buffer.advance(std::mem::take(&mut self.unread));
         if self.body.is_complete() {
-            self.stream.expect(Expects::Nothing);
+            self.stream.set_expected(Expects::Nothing);
         }
-        !self.closes(request) && self.body.is_complete()
+        !self.closes_connection(request) && self.body.is_complete()
     }
 
     /// Leaves what was read to others.
-    pub fn leave(&mut self) {
+    pub fn put_back_buffer(&mut self) {
         self.stream.put_back(std::mem::take(&mut self.buffer));
     }
 
@@ -172,13 +172,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     }
 
     /// Carries a request to an upstream, and its answer back.
-    pub async fn exchange(
+    pub async fn exchange_with_upstream(
         &mut self,
         request: &FastPathRequest,
         target: FastPathTarget,
     ) -> ExchangeEnd {
         // From here on a graceful stop waits for the answer.
-        let _answering = self.http_connection.answering();
+        let _answering = self.http_connection.track_request();
         self.closes_behind = self.is_draining();
         let FastPathTarget { upstream, route_ref, metrics, .. } = target;
         let proto = self.http_connection.visitor().proto;
@@ -188,7 +188,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         match (&mut record, &end) {
             // The full path counts it.
             (Some(record), ExchangeEnd::NotStarted(_)) => record.discard(),
-            (Some(record), _) => record.responded(self.status),
+            (Some(record), _) => record.set_status(self.status),
             (None, _) => {}
         }
         end
@@ -203,16 +203,16 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     ) -> ExchangeEnd {
         let beginning = self.buffer.get(request.length..).unwrap_or_default();
         // What is broken from its beginning is answered by the full path.
-        let Ok(body) = RequestBodyCopy::begin(request.body.clone(), beginning) else {
+        let Ok(body) = RequestBodyCopy::starting_with(request.body.clone(), beginning) else {
             return ExchangeEnd::NotStarted(None);
         };
         (self.body, self.unread) = (body, request.length);
         if self.answer.capacity() == 0 {
-            self.answer = spare_buffers::take();
+            self.answer = spare_buffers::take_buffer();
         }
         let is_received = self.body.is_received();
-        self.stream.expect(if is_received { Expects::Nothing } else { Expects::Body });
-        let mut connection = match self.begin(request, upstream, route_ref).await {
+        self.stream.set_expected(if is_received { Expects::Nothing } else { Expects::Body });
+        let mut connection = match self.begin_exchange(request, upstream, route_ref).await {
             Ok(connection) => connection,
             Err(ended) => return ended,
         };
@@ -221,7 +221,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             Err(error) => {
                 let is_used = connection.is_used();
                 drop(connection);
-                return self.head_failed(error, request, is_used, upstream).await;
+                return self.handle_head_failure(error, request, is_used, upstream).await;
             }
         };
         match head.notice {
@@ -232,30 +232,30 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             }
             _ => {}
         }
-        if head.body.check(&self.answer).is_err() {
-            return self.fail(request, error_response::BROKEN).await;
+        if head.body.check_bytes(&self.answer).is_err() {
+            return self.respond_with_error(request, error_response::BROKEN).await;
         }
         if self.relay_response(head.body, &mut connection).await.is_err() {
             return ExchangeEnd::Failed;
         }
-        let is_quiet = upstream.pool.permits(IdleState::after(&self.answer));
+        let is_quiet = upstream.pool.permits_reuse(IdleState::after_response(&self.answer));
         let may_wait = head.keep_alive && self.body.is_complete() && upstream.target.may_idle();
         if is_quiet && may_wait {
-            connection.rest();
+            connection.mark_idle();
             upstream.pool.http1.put(connection);
         }
         ExchangeEnd::Completed
     }
 
     /// Sends the head of a request, and what has come of its body, on a connection that takes it.
-    async fn begin(
+    async fn begin_exchange(
         &mut self,
         request: &FastPathRequest,
         upstream: &Upstream,
         route_ref: &RouteRef,
     ) -> Result<Http1Connection, ExchangeEnd> {
         let visitor = self.http_connection.visitor();
-        let identity = upstream.identity(visitor, route_ref);
+        let identity = upstream.connection_identity(visitor, route_ref);
         self.out.clear();
         self.answer.clear();
         // Another node knows who asks, and tells the target itself.
@@ -264,20 +264,20 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let rules_header = is_changed.then(|| upstream.target.rules_header()).flatten();
         // An endpoint has its own policy, and an edge that of whoever made it.
         let rules_header = rules_header.map(|name| (name, route_ref.edge_id.is_empty()));
-        request::rewrite(&self.buffer, request, (origin, rules_header), &mut self.out);
-        let sent = self.body.pending().min(MAX_COALESCED_BYTES);
+        request::rewrite_request_head(&self.buffer, request, (origin, rules_header), &mut self.out);
+        let sent = self.body.pending_bytes().min(MAX_COALESCED_BYTES);
         let beginning = self.buffer.get(request.length..request.length + sent);
         self.out.extend_from_slice(beginning.unwrap_or_default());
-        while let Some(mut connection) = upstream.pool.http1.take(identity.as_ref()) {
+        while let Some(mut connection) = upstream.pool.http1.take_matching(identity.as_ref()) {
             if self.write_head(&mut connection, sent).await {
                 return Ok(connection);
             }
         }
         let limit = self.http_connection.dial_timeout();
-        let io = match upstream.dial(visitor, route_ref, limit).await {
+        let io = match upstream.dial_target(visitor, route_ref, limit).await {
             Ok(io) => io,
             Err(DialError::Unreachable(_) | DialError::Reset) if !upstream.target.is_node() => {
-                return Err(self.fail(request, error_response::UNREACHABLE).await);
+                return Err(self.respond_with_error(request, error_response::UNREACHABLE).await);
             }
             // Others may have to make room, or the backend is not what it was.
             Err(_) => return Err(ExchangeEnd::NotStarted(None)),
@@ -289,7 +289,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
 
     /// Writes what lies in `out`, with so much of the body; false when nothing of it was sent.
     async fn write_head(&mut self, connection: &mut Http1Connection, sent: usize) -> bool {
-        self.timeout.begin();
+        self.timeout.reset_deadline();
         let Ok(written @ 1..) = connection.io.write(&self.out).await else { return false };
         let rest = self.out.get(written..).unwrap_or_default();
         if connection.io.write_all(rest).await.is_ok() {
@@ -298,13 +298,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         }
         if !self.body.is_complete() {
             self.buffer.advance(std::mem::take(&mut self.unread) + sent);
-            self.body.sent(sent);
+            self.body.mark_sent(sent);
         }
         true
     }
 
     /// What becomes of a request whose answer has no head.
-    async fn head_failed(
+    async fn handle_head_failure(
         &mut self,
         error: AnswerError,
         request: &FastPathRequest,
@@ -325,14 +325,14 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 ExchangeEnd::NotStarted(failure)
             }
             AnswerError::Silent if is_unreached => {
-                self.fail(request, error_response::UNREACHABLE).await
+                self.respond_with_error(request, error_response::UNREACHABLE).await
             }
             AnswerError::Silent | AnswerError::Malformed => {
-                self.fail(request, error_response::BROKEN).await
+                self.respond_with_error(request, error_response::BROKEN).await
             }
-            AnswerError::Timeout => self.fail(request, error_response::LATE).await,
+            AnswerError::Timeout => self.respond_with_error(request, error_response::LATE).await,
             AnswerError::Request(RequestBodyError::Malformed) => {
-                self.fail(request, error_response::BAD_REQUEST).await
+                self.respond_with_error(request, error_response::BAD_REQUEST).await
             }
             AnswerError::Request(RequestBodyError::VisitorLeft) => ExchangeEnd::Failed,
         }
@@ -346,27 +346,39 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 .is_some_and(|host| self.http_connection.has_another_place(host, node.target.key()))
     }
 
-    fn closes(&self, request: &FastPathRequest) -> bool {
+    fn closes_connection(&self, request: &FastPathRequest) -> bool {
         request.closes || self.closes_behind || self.is_closing()
     }
 
-    fn options(&self, request: &FastPathRequest, source: ResponseSource) -> ResponseOptions<'l> {
+    fn response_options(
+        &self,
+        request: &FastPathRequest,
+        source: ResponseSource,
+    ) -> ResponseOptions<'l> {
         ResponseOptions {
             to_head: request.is_head,
-            closes: self.closes(request) || self.body.is_refused(),
+            closes: self.closes_connection(request) || self.body.is_refused(),
             code_prefix: self.http_connection.code_prefix(),
             source,
         }
     }
 
     /// Answers for the upstream; the connection closes where the rest of the request is not there.
-    async fn fail(&mut self, request: &FastPathRequest, error: ErrorResponse) -> ExchangeEnd {
+    async fn respond_with_error(
+        &mut self,
+        request: &FastPathRequest,
+        error: ErrorResponse,
+    ) -> ExchangeEnd {
         self.buffer.advance(std::mem::take(&mut self.unread));
-        self.body.discard(&mut self.buffer);
+        self.body.discard_rest(&mut self.buffer);
         self.out.clear();
         self.status = error.status;
         self.http_connection.count_rejection(RequestPhase::SendUpstream);
-        response::write_error(error, self.options(request, ResponseSource::Server), &mut self.out);
+        response::write_error(
+            error,
+            self.response_options(request, ResponseSource::Server),
+            &mut self.out,
+        );
         let sent = self.stream.write_all(&self.out).await;
         match sent.and(self.stream.flush().await) {
             Ok(()) => ExchangeEnd::Completed,
@@ -383,10 +395,14 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         upstream: &Upstream,
     ) -> Result<FastPathResponse, AnswerError> {
         self.out.clear();
-        let source = ResponseSource::of(upstream.target.as_ref());
+        let source = ResponseSource::from_target(upstream.target.as_ref());
         let mut provisional = 0;
         loop {
-            match response::read(&self.answer, self.options(request, source), &mut self.out) {
+            match response::rewrite_response_head(
+                &self.answer,
+                self.response_options(request, source),
+                &mut self.out,
+            ) {
                 Ok(None) => self.read_more_of_head(connection, provisional).await?,
                 Ok(Some(head)) if head.status >= 200 => {
                     self.answer.advance(head.length);
@@ -434,7 +450,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         poll_fn(|cx| {
             let sent = body.poll(cx, *stream, buffer, &mut connection.io);
             if body.is_received() {
-                stream.expect(Expects::Nothing);
+                stream.set_expected(Expects::Nothing);
             }
             if let Poll::Ready(Err(error)) = sent {
                 return Poll::Ready(Ok(ReadEvent::Request(error)));
@@ -466,7 +482,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             if framed {
                 write_chunk_size(taken, &mut self.out);
             }
-            self.send(taken, if framed { LINE_END } else { b"" }, connection).await?;
+            self.send_piece(taken, if framed { LINE_END } else { b"" }, connection).await?;
             if body.is_done() {
                 return Ok(());
             }
@@ -476,7 +492,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             match self.read_event(connection, false).await? {
                 ReadEvent::Response(1..) => {}
                 ReadEvent::Response(0) if chunks => {
-                    return self.send(0, LAST_CHUNK, connection).await;
+                    return self.send_piece(0, LAST_CHUNK, connection).await;
                 }
                 _ => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
@@ -484,7 +500,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     }
 
     /// Sends what lies in `out`, so much of the answer, and an ending.
-    async fn send(
+    async fn send_piece(
         &mut self,
         taken: usize,
         ending: &[u8],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use ginnel_http1::{
-    Body, HeadField, HeadLine, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop, lines_of,
+    Body, HeadField, HeadLine, HeadWriter, RequestHead, head_lines, is_forwarded, is_hop_by_hop,
 };
 use ginnel_policy::head_change::HeadChange;
 
@@ -41,13 +41,13 @@ impl FastPathRequest {
     }
 
     /// Whether a module removes a line of the head.
-    fn removes(&self, line: HeadLine<'_>) -> bool {
-        self.changes.iter().any(|change| change.removes(line.name()))
+    fn removes_line(&self, line: HeadLine<'_>) -> bool {
+        self.changes.iter().any(|change| change.removes_field(line.name()))
     }
 }
 
 /// Looks at a request; none where it is not only to be carried.
-pub fn classify(head: &RequestHead<'_, '_>) -> Option<FastPathRequest> {
+pub fn classify_request(head: &RequestHead<'_, '_>) -> Option<FastPathRequest> {
     let (bytes, method, target) = (head.bytes, head.method, head.target);
     if !head.is_http_1_1 || !is_plain_target(target) || method == "CONNECT" {
         return None;
@@ -115,18 +115,18 @@ fn is_special(header: &HeadField<'_>) -> bool {
 
 /// Writes a head as it goes on: its own lines, but for what only proxies may say, then whose changes these
 /// are, where somebody asks, and who asks, unless that is known there.
-pub fn rewrite(
+pub fn rewrite_request_head(
     bytes: &[u8],
     request: &FastPathRequest,
     (origin, rules_header): (Option<&VisitorOrigin>, Option<(&HeaderName, bool)>),
     out: &mut Vec<u8>,
 ) {
     let mut head = HeadWriter::resume(out);
-    for line in lines_of(bytes.get(..request.length).unwrap_or_default()) {
+    for line in head_lines(bytes.get(..request.length).unwrap_or_default()) {
         // It says "close" or "keep-alive", which concerns this connection alone.
-        let is_connection = line.is("connection");
+        let is_connection = line.has_name("connection");
         let is_claim = request.is_forwarded && is_forwarded(line.name());
-        if !is_connection && !is_claim && !request.removes(line) {
+        if !is_connection && !is_claim && !request.removes_line(line) {
             head.lines(line.0);
         }
     }
@@ -136,13 +136,13 @@ pub fn rewrite(
     if let Some((name, is_own)) = rules_header {
         let notes = request.changes.iter().filter_map(|change| change.notes.get());
         let notes = notes.map(|notes| notes.for_agent(is_own));
-        if let Some(value) = rule_notes::joined(notes) {
+        if let Some(value) = rule_notes::join_notes(notes) {
             head.field(name, value);
         }
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
     if let Some(origin) = origin {
-        origin.write(host, &mut head);
+        origin.write_fields(host, &mut head);
     }
     head.end();
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn plain(bytes: &[u8]) -> Option<FastPathRequest> {
-        ginnel_http1::read_request(bytes, classify).ok().flatten().flatten()
+        ginnel_http1::read_request(bytes, classify_request).ok().flatten().flatten()
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let origin = VisitorOrigin::new("192.0.2.1".parse().unwrap(), "http");
 
         let mut out = Vec::new();
-        rewrite(bytes, &request, (Some(&origin), None), &mut out);
+        rewrite_request_head(bytes, &request, (Some(&origin), None), &mut out);
 
         assert_eq!((&bytes[request.path.clone()], request.is_safe), (&b"/a"[..], true));
         assert!(!request.closes);
@@ -184,7 +184,7 @@ mod tests {
         let origin = VisitorOrigin::new("192.0.2.1".parse().unwrap(), "https");
 
         let mut out = Vec::new();
-        rewrite(bytes, &request, (Some(&origin), None), &mut out);
+        rewrite_request_head(bytes, &request, (Some(&origin), None), &mut out);
 
         assert!(request.is_forwarded);
         assert_eq!(

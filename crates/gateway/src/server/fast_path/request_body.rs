@@ -69,22 +69,22 @@ impl RequestBodyCopy {
     };
 
     /// A body that begins with these bytes.
-    pub(super) fn begin(body: Body, bytes: &[u8]) -> Result<Self, FramingError> {
+    pub(super) fn starting_with(body: Body, bytes: &[u8]) -> Result<Self, FramingError> {
         if body.is_done() {
             return Ok(Self::NONE);
         }
         let mut copy = Self { body, state: CopyState::Running, ..Self::NONE };
-        copy.follow(bytes)?;
+        copy.scan_body(bytes)?;
         Ok(copy)
     }
 
     /// How many bytes at the beginning of the buffer go on.
-    pub(super) fn pending(&self) -> usize {
+    pub(super) fn pending_bytes(&self) -> usize {
         self.pending
     }
 
     /// So many of the pending bytes were sent, and taken out of the buffer.
-    pub(super) fn sent(&mut self, bytes: usize) {
+    pub(super) fn mark_sent(&mut self, bytes: usize) {
         self.pending = self.pending.saturating_sub(bytes);
     }
 
@@ -104,7 +104,7 @@ impl RequestBodyCopy {
     }
 
     /// Drops what has come of a body that goes nowhere.
-    pub(super) fn discard(&mut self, buffer: &mut BytesMut) {
+    pub(super) fn discard_rest(&mut self, buffer: &mut BytesMut) {
         if self.is_complete() {
             return;
         }
@@ -112,7 +112,7 @@ impl RequestBodyCopy {
         while !self.body.is_done() && buffer.len() > self.pending + self.dropped {
             buffer.advance(self.pending + self.dropped);
             (self.pending, self.dropped) = (0, 0);
-            if self.follow(buffer).is_err() {
+            if self.scan_body(buffer).is_err() {
                 return;
             }
         }
@@ -187,11 +187,11 @@ impl RequestBodyCopy {
                 _ => return Poll::Ready(Err(RequestBodyError::VisitorLeft)),
             }
         }
-        Poll::Ready(self.follow(buffer).map_err(Into::into))
+        Poll::Ready(self.scan_body(buffer).map_err(Into::into))
     }
 
     /// Finds out how much of what has come goes on.
-    fn follow(&mut self, bytes: &[u8]) -> Result<(), FramingError> {
+    fn scan_body(&mut self, bytes: &[u8]) -> Result<(), FramingError> {
         let mut trailer = 0;
         let taken = self.body.take_all(bytes, |_| {}, |_| trailer += 1)?;
         let is_empty_line = trailer == LINE_END.len() && self.body.is_done();
@@ -237,7 +237,7 @@ mod tests {
         let mut visitor = Pieces(bytes.as_bytes().chunks(piece).collect());
         let (mut sent, mut buffer) = (Vec::new(), BytesMut::new());
         buffer.extend_from_slice(visitor.0.pop_front().unwrap());
-        let mut copy = RequestBodyCopy::begin(body, &buffer)?;
+        let mut copy = RequestBodyCopy::starting_with(body, &buffer)?;
         let mut cx = Context::from_waker(Waker::noop());
         loop {
             let polled = copy.poll(&mut cx, &mut visitor, &mut buffer, &mut sent);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn an_upstream_that_takes_no_more_ends_it() {
-        let mut copy = RequestBodyCopy::begin(Body::Length(8), b"hello").unwrap();
+        let mut copy = RequestBodyCopy::starting_with(Body::Length(8), b"hello").unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         let (mut gone, other) = tokio::io::duplex(3);
         drop(other);
@@ -302,9 +302,9 @@ mod tests {
     fn what_goes_nowhere_is_dropped_as_far_as_it_came() {
         for (bytes, is_complete, left) in [("hello wGET", true, "GET"), ("hello", false, "hello")] {
             let mut buffer = BytesMut::from(bytes);
-            let mut copy = RequestBodyCopy::begin(Body::Length(7), &buffer).unwrap();
+            let mut copy = RequestBodyCopy::starting_with(Body::Length(7), &buffer).unwrap();
 
-            copy.discard(&mut buffer);
+            copy.discard_rest(&mut buffer);
 
             assert_eq!((copy.is_complete(), &buffer[..]), (is_complete, left.as_bytes()));
         }

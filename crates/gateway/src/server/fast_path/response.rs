@@ -4,12 +4,12 @@ use http::header::DATE;
 
 use ginnel_http1::{
     self as http1, Body, ConnectionOptions, HeadError, HeadField, HeadWriter, ResponseHead,
-    elements, is_hop_by_hop,
+    is_hop_by_hop, list_elements,
 };
 
 use crate::message::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::message::node_notice::NodeNotice;
-use crate::server::response_writer::now;
+use crate::server::response_writer::current_date;
 use crate::upstream::target::Target;
 
 /// The head of an answer, read.
@@ -51,7 +51,7 @@ pub enum ResponseSource {
 
 impl ResponseSource {
     /// Who answers for a target.
-    pub fn of(target: &dyn Target) -> Self {
+    pub fn from_target(target: &dyn Target) -> Self {
         match (target.is_agent(), target.is_node()) {
             (true, _) => Self::Agent,
             (_, true) => Self::Node,
@@ -63,20 +63,20 @@ impl ResponseSource {
 /// Reads the head of an answer and writes it as the visitor gets it; none while a part is missing.
 ///
 /// A provisional answer is read, and not written.
-pub fn read(
+pub fn rewrite_response_head(
     bytes: &[u8],
     options: ResponseOptions<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Option<FastPathResponse>, HeadError> {
-    http1::read_response(bytes, options.to_head, |head| pass_on(head, options, out))
+    http1::read_response(bytes, options.to_head, |head| write_response_head(head, options, out))
 }
 
-fn pass_on(
+fn write_response_head(
     head: &ResponseHead<'_, '_>,
     options: ResponseOptions<'_>,
     out: &mut Vec<u8>,
 ) -> FastPathResponse {
-    let framing = ResponseHeadFacts::read(head.fields);
+    let framing = ResponseHeadFacts::from_headers(head.fields);
     let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
     let keep_alive = !framing.options.close && head.is_http_1_1 && body != Body::UntilClose;
     let notice = framing.notice.filter(|_| options.source == ResponseSource::Node);
@@ -85,15 +85,17 @@ fn pass_on(
         return answer;
     }
     let body = &answer.body;
-    let mut writer = HeadWriter::response_with(true, status, head.reason.as_bytes(), out);
+    let mut writer = HeadWriter::begin_response_with(true, status, head.reason.as_bytes(), out);
     let has_body = *body != Body::NONE;
-    for header in
-        head.fields.iter().filter(|header| !framing.drops(header, status, has_body, options.source))
+    for header in head
+        .fields
+        .iter()
+        .filter(|header| !framing.drops_header(header, status, has_body, options.source))
     {
         writer.field(header.name, header.value);
     }
     if !framing.dated {
-        writer.display(DATE, now());
+        writer.display_field(DATE, current_date());
     }
     if status == 502 && framing.unreachable && options.source == ResponseSource::Agent {
         write_code(error_response::UNREACHABLE.number, options.code_prefix, &mut writer);
@@ -117,13 +119,13 @@ struct ResponseHeadFacts<'h> {
 }
 
 impl<'h> ResponseHeadFacts<'h> {
-    fn read(headers: &[HeadField<'h>]) -> Self {
+    fn from_headers(headers: &[HeadField<'h>]) -> Self {
         let mut framing = Self::default();
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             match header.name.len() {
                 4 if is("date") => framing.dated = true,
-                10 if is("connection") => framing.connection(header.value),
+                10 if is("connection") => framing.read_connection(header.value),
                 16 if is(ERROR_CODE.as_str()) => {
                     framing.unreachable = header.value.ends_with(b"8012");
                 }
@@ -133,14 +135,14 @@ impl<'h> ResponseHeadFacts<'h> {
         framing
     }
 
-    fn connection(&mut self, value: &'h [u8]) {
-        self.options.read(value);
-        self.notice = self.notice.or_else(|| NodeNotice::read(value));
-        self.named.extend(elements(value).filter(|name| http1::may_be_named(name)));
+    fn read_connection(&mut self, value: &'h [u8]) {
+        self.options.read_value(value);
+        self.notice = self.notice.or_else(|| NodeNotice::from_connection(value));
+        self.named.extend(list_elements(value).filter(|name| http1::may_be_named(name)));
     }
 
     /// Whether a header does not go on: it concerns one connection, or is for the service to say.
-    fn drops(
+    fn drops_header(
         &self,
         header: &HeadField<'_>,
         status: u16,
@@ -153,12 +155,12 @@ impl<'h> ResponseHeadFacts<'h> {
             16 if is(ERROR_CODE.as_str()) => source != ResponseSource::Node,
             17 if is("transfer-encoding") => !has_body,
             18 if is("proxy-authenticate") => true,
-            _ => is_hop_by_hop(header.name) || self.names(header.name),
+            _ => is_hop_by_hop(header.name) || self.names_header(header.name),
         }
     }
 
     /// Whether `Connection` names a header.
-    fn names(&self, name: &str) -> bool {
+    fn names_header(&self, name: &str) -> bool {
         self.named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()))
     }
 }
@@ -166,10 +168,10 @@ impl<'h> ResponseHeadFacts<'h> {
 /// Writes an answer of the service itself.
 pub fn write_error(error: ErrorResponse, options: ResponseOptions<'_>, out: &mut Vec<u8>) {
     let response = error.into_text(options.code_prefix);
-    let mut writer = HeadWriter::response(error.status, out);
+    let mut writer = HeadWriter::begin_response(error.status, out);
     writer.field("content-type", "text/plain; charset=utf-8");
     write_code(error.number, options.code_prefix, &mut writer);
-    writer.display("content-length", response.len()).display(DATE, now());
+    writer.display_field("content-length", response.len()).display_field(DATE, current_date());
     write_end(options.closes || error.closes, writer);
     if !options.to_head {
         out.extend_from_slice(response.as_bytes());
@@ -178,7 +180,7 @@ pub fn write_error(error: ErrorResponse, options: ResponseOptions<'_>, out: &mut
 
 fn write_code(number: Option<u16>, prefix: &str, writer: &mut HeadWriter<'_>) {
     if let Some(number) = number {
-        writer.display(ERROR_CODE, format_args!("{prefix}{number}"));
+        writer.display_field(ERROR_CODE, format_args!("{prefix}{number}"));
     }
 }
 
@@ -203,7 +205,7 @@ mod tests {
 
     fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {
         let mut out = Vec::new();
-        let head = read(head.as_bytes(), options, &mut out).unwrap().unwrap();
+        let head = rewrite_response_head(head.as_bytes(), options, &mut out).unwrap().unwrap();
         (String::from_utf8(out).unwrap(), head)
     }
 
@@ -286,11 +288,14 @@ mod tests {
             "X: a\r\n folded",
         ] {
             let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
-            assert!(read(head.as_bytes(), TERMS, &mut Vec::new()).is_err(), "{headers}");
+            assert!(
+                rewrite_response_head(head.as_bytes(), TERMS, &mut Vec::new()).is_err(),
+                "{headers}"
+            );
         }
         let endless =
             format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(http1::MAX_RELAYED_HEAD_BYTES));
-        assert!(read(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
-        assert!(read(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
+        assert!(rewrite_response_head(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
+        assert!(rewrite_response_head(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
     }
 }

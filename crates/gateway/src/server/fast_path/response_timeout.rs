@@ -22,7 +22,7 @@ impl ResponseTimeout {
     }
 
     /// Starts anew.
-    pub fn begin(&mut self) {
+    pub fn reset_deadline(&mut self) {
         self.until = Instant::now() + self.limit;
     }
 

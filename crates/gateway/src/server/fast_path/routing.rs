@@ -23,7 +23,7 @@ pub trait RequestRouting {
     fn origin(&self) -> &VisitorOrigin;
 
     /// Marks the beginning of an answer.
-    fn answering(&self) -> ActiveRequest;
+    fn track_request(&self) -> ActiveRequest;
 
     /// How long an upstream may think.
     fn response_timeout(&self) -> Duration;

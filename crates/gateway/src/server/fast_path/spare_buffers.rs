@@ -17,7 +17,7 @@ thread_local! {
 }
 
 /// A buffer without bytes; an empty one where there is no other.
-pub(super) fn take() -> BytesMut {
+pub(super) fn take_buffer() -> BytesMut {
     SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
@@ -52,7 +52,7 @@ mod tests {
             give_back(used(capacity));
         }
 
-        let taken: Vec<_> = std::iter::repeat_with(take).take(MAX_SPARE + 5).collect();
+        let taken: Vec<_> = std::iter::repeat_with(take_buffer).take(MAX_SPARE + 5).collect();
 
         assert!(taken[..MAX_SPARE].iter().all(|buffer| buffer.capacity() == 1000));
         assert!(taken[MAX_SPARE..].iter().all(|buffer| buffer.capacity() == 0));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::protocol::message::error_text::failure;
+use crate::protocol::message::error_text::parse_failure;
 use crate::protocol::message::{Hidden, RemoteError};
 
 /// The code by which a node refuses the second session of an agent that is connected to it.
@@ -98,7 +98,7 @@ pub struct AuthAnswer {
 impl AuthAnswer {
     /// Why the agent was refused, taken apart.
     pub fn failure(&self) -> Option<RemoteError> {
-        failure(self.error.as_deref())
+        parse_failure(self.error.as_deref())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::protocol::message::error_text::failure;
+use crate::protocol::message::error_text::parse_failure;
 use crate::protocol::message::{BindOpts, Hidden, RemoteError};
 
 /// Registers one endpoint.
@@ -70,7 +70,7 @@ pub struct BindAnswer {
 impl BindAnswer {
     /// Why it was not bound, taken apart.
     pub fn failure(&self) -> Option<RemoteError> {
-        failure(self.error.as_deref())
+        parse_failure(self.error.as_deref())
     }
 }
 
@@ -113,7 +113,7 @@ pub struct BindLabeledAnswer {
 impl BindLabeledAnswer {
     /// Why it was not bound, taken apart.
     pub fn failure(&self) -> Option<RemoteError> {
-        failure(self.error.as_deref())
+        parse_failure(self.error.as_deref())
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::message::RemoteError;
-use crate::protocol::message::error_text::failure;
+use crate::protocol::message::error_text::parse_failure;
 
 /// An answer that says no more than whether it worked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,13 +16,13 @@ pub struct CommandResponse {
 
 impl CommandResponse {
     /// An answer that says why it did not work.
-    pub fn refused(text: impl Into<String>) -> Self {
+    pub fn with_error(text: impl Into<String>) -> Self {
         Self { error: Some(text.into()) }
     }
 
     /// Why it did not work, taken apart.
     pub fn failure(&self) -> Option<RemoteError> {
-        failure(self.error.as_deref())
+        parse_failure(self.error.as_deref())
     }
 }
 

@@ -21,7 +21,9 @@ impl RemoteError {
     pub fn parse(text: &str) -> Self {
         let text = text.trim_end();
         let last = text.rsplit_once("\n").filter(|(above, last)| {
-            above.ends_with('\n') && number(last).is_some() && !last.contains(char::is_whitespace)
+            above.ends_with('\n')
+                && parse_code_number(last).is_some()
+                && !last.contains(char::is_whitespace)
         });
         let mut code = None;
         let mut lines = Vec::new();
@@ -39,13 +41,13 @@ impl RemoteError {
     }
 
     /// The number of the code, without what stands before it.
-    pub fn number(&self) -> Option<u16> {
-        number(self.code.as_deref()?)
+    pub fn code_number(&self) -> Option<u16> {
+        parse_code_number(self.code.as_deref()?)
     }
 }
 
 /// The number at the end of a code.
-fn number(code: &str) -> Option<u16> {
+fn parse_code_number(code: &str) -> Option<u16> {
     let start = code.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
     code.get(start..)?.parse().ok()
 }
@@ -69,7 +71,7 @@ pub fn error_text(lines: &str, code: Option<&str>) -> String {
 }
 
 /// The error of an answer, if its `Error` member holds one.
-pub fn failure(error: Option<&str>) -> Option<RemoteError> {
+pub fn parse_failure(error: Option<&str>) -> Option<RemoteError> {
     error.filter(|text| !text.trim().is_empty()).map(RemoteError::parse)
 }
 
@@ -90,7 +92,7 @@ mod tests {
             ("no\n107", None),
             ("", None),
         ] {
-            assert_eq!(RemoteError::parse(text).number(), number, "{text:?}");
+            assert_eq!(RemoteError::parse(text).code_number(), number, "{text:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What agent and service say to each other.
 //!
-//! Names are written exactly as the protocol spells them, and read with [`decode`], which does not
+//! Names are written exactly as the protocol spells them, and read with [`decode_message`], which does not
 //! care about their case: agents in the wild differ in it.
 
 mod auth;
@@ -10,7 +10,7 @@ mod error_text;
 mod hidden;
 mod options;
 
-pub use ginnel_api::lenient_json::{MessageError, decode, from_value};
+pub use ginnel_api::lenient_json::{MessageError, decode_message, from_value};
 
 pub use auth::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, ConnectAddress, SAME_NODE_CODE};
 pub use bind::{

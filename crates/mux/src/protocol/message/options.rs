@@ -91,7 +91,7 @@ impl BindOpts {
     }
 
     /// A member that is non-empty text.
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub fn text_member(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
@@ -102,7 +102,7 @@ impl BindOpts {
     }
 
     /// Adds the members that clients need in an answer and the request left out.
-    pub fn complete(&mut self, proto: &str) {
+    pub fn fill_defaults(&mut self, proto: &str) {
         let needed: &[(&str, Value)] = match proto {
             "tcp" => &[("Addr", Value::String(String::new())), ("ProxyProto", Value::from(0))],
             "tls" => &[

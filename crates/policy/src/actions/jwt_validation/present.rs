@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use ginnel_http1::SpelledValues;
 
 use super::super::super::action_error::ActionError;
-use super::super::super::headers::single;
+use super::super::super::headers::single_header;
 use super::super::super::jwt::UnverifiedToken as Jwt;
 use super::super::super::turn::Turn;
 use super::refusal::{self, JwtRejection};
@@ -28,13 +28,16 @@ pub(super) enum Present {
 }
 
 /// Looks for a token where it is configured to be.
-pub(super) fn find(location: &TokenLocation, turn: &Turn<'_>) -> Result<Present, ActionError> {
+pub(super) fn find_token(
+    location: &TokenLocation,
+    turn: &Turn<'_>,
+) -> Result<Present, ActionError> {
     let text = match location.method {
-        Method::Header => header(location, turn),
+        Method::Header => header_field(location, turn),
         Method::Body => match check_head(turn) {
             Err(refusal) => Err(refusal),
             Ok(is_json) => {
-                let Some(body) = turn.body(LIMIT)? else {
+                let Some(body) = turn.full_body(LIMIT)? else {
                     return Ok(Present::NeedBody { limit: LIMIT });
                 };
                 if is_json {
@@ -55,15 +58,19 @@ pub(super) fn find(location: &TokenLocation, turn: &Turn<'_>) -> Result<Present,
     Ok(token.map_or_else(Present::Missing, Present::Found))
 }
 
-fn header(location: &TokenLocation, turn: &Turn<'_>) -> Result<String, JwtRejection> {
+fn header_field(location: &TokenLocation, turn: &Turn<'_>) -> Result<String, JwtRejection> {
     let request = turn.exchange.request().ok_or(refusal::HEADER)?;
     let mut values = SpelledValues::new(&request.head.headers, &location.name);
-    let value = only(values.next(), values.next(), refusal::HEADER)?;
+    let value = require_single(values.next(), values.next(), refusal::HEADER)?;
     value.to_str().map(str::to_owned).map_err(|_| refusal::MALFORMED)
 }
 
 /// One value, where there is not a second one: the server behind may read either.
-fn only<T>(first: Option<T>, second: Option<T>, missing: JwtRejection) -> Result<T, JwtRejection> {
+fn require_single<T>(
+    first: Option<T>,
+    second: Option<T>,
+    missing: JwtRejection,
+) -> Result<T, JwtRejection> {
     match (first, second) {
         (Some(first), None) => Ok(first),
         (Some(_), Some(_)) => Err(refusal::SEVERAL),
@@ -77,8 +84,8 @@ fn check_head(turn: &Turn<'_>) -> Result<bool, JwtRejection> {
     if ![HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(&request.head.method) {
         return Err(refusal::METHOD);
     }
-    let kind =
-        single(&request.head.headers, CONTENT_TYPE.as_str()).and_then(|kind| kind.to_str().ok());
+    let kind = single_header(&request.head.headers, CONTENT_TYPE.as_str())
+        .and_then(|kind| kind.to_str().ok());
     let kind = kind.ok_or(refusal::TYPE)?.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
         "application/x-www-form-urlencoded" => Ok(false),
@@ -90,7 +97,7 @@ fn check_head(turn: &Turn<'_>) -> Result<bool, JwtRejection> {
 fn json_field(body: &[u8], name: &str) -> Result<String, JwtRejection> {
     let Fields(fields) = serde_json::from_slice(body).map_err(|_| refusal::JSON)?;
     let mut values = fields.into_iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-    match only(values.next(), values.next(), refusal::MISSING)? {
+    match require_single(values.next(), values.next(), refusal::MISSING)? {
         (_, Json::String(text)) => Ok(text),
         _ => Err(refusal::MISSING),
     }
@@ -135,6 +142,6 @@ fn form_field(body: &[u8], name: &str) -> Result<String, JwtRejection> {
             values.push(value);
         }
     }
-    let value = only(values.first(), values.get(1), refusal::MISSING)?;
+    let value = require_single(values.first(), values.get(1), refusal::MISSING)?;
     plain(value).map_err(|_| refusal::FORM)
 }

@@ -38,7 +38,7 @@ refusals! {
 }
 
 impl JwtRejection {
-    pub(super) fn answer(&self) -> LocalResponse {
+    pub(super) fn to_response(self) -> LocalResponse {
         let mut answer = LocalResponse::refusal(self.status, self.code, self.sentence);
         if self.status == StatusCode::UNAUTHORIZED {
             answer.headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::super::config::Config;
 use super::super::super::login::{Endpoints, LoginProvider, OauthProvider, UserinfoForm};
 use super::super::super::problem::code;
-use super::url;
+use super::read_url;
 
 /// What a document may tell a provider that is asked with the operator's client: what says who is to log in,
 /// or how they are asked. Anything else could widen what the tokens are good for.
@@ -24,24 +24,24 @@ pub(super) struct ProviderConfig {
 
 impl ProviderConfig {
     /// An issuer at an address that a document says.
-    pub(super) fn issuer(url: String) -> Self {
+    pub(super) fn from_issuer(url: String) -> Self {
         Self { provider: LoginProvider::Issuer(url), named: None, is_managed: false }
     }
 
     /// The provider that is named, or whose addresses are given.
-    pub(super) fn parse(config: &mut Config<'_>) -> Self {
-        config.required("provider");
-        let name = config.text("provider").unwrap_or_default();
-        let issuer = url(config, "issuer_url");
+    pub(super) fn from_config(config: &mut Config<'_>) -> Self {
+        config.required_field("provider");
+        let name = config.text_field("provider").unwrap_or_default();
+        let issuer = read_url(config, "issuer_url");
         let names = ["authorization_url", "token_url", "userinfo_url"];
-        let urls = names.map(|name| url(config, name));
+        let urls = names.map(|name| read_url(config, name));
         if issuer.is_some() && urls.iter().any(Option::is_some) {
             let message = "issuer_url says where everything is: leave the other addresses out";
-            config.refuse("issuer_url", code::VALUE, message);
+            config.record_problem("issuer_url", code::VALUE, message);
         }
         let provider = match (urls, issuer) {
             ([Some(authorization_url), Some(token_url), Some(userinfo_url)], _) => {
-                let like = OauthProvider::of_name(name);
+                let like = OauthProvider::from_name(name);
                 let userinfo_form = like.map_or(UserinfoForm::Claims, OauthProvider::userinfo_form);
                 LoginProvider::Endpoints(Endpoints {
                     authorization_url,
@@ -52,58 +52,58 @@ impl ProviderConfig {
                 })
             }
             ([None, None, None], Some(issuer)) => LoginProvider::Issuer(issuer),
-            ([None, None, None], None) => return Self::named(config, name),
+            ([None, None, None], None) => return Self::from_name(config, name),
             _ => {
                 let message = "authorization_url, token_url and userinfo_url are given together";
-                config.refuse("authorization_url", code::VALUE, message);
+                config.record_problem("authorization_url", code::VALUE, message);
                 LoginProvider::Issuer(String::new())
             }
         };
-        require_secret(config, OauthProvider::of_name(name));
-        if config.value("client_id").is_none() {
+        require_secret(config, OauthProvider::from_name(name));
+        if config.field_value("client_id").is_none() {
             let message =
                 "client_id is required: addresses of one's own need a client of one's own";
-            config.refuse("client_id", code::EMPTY, message);
+            config.record_problem("client_id", code::EMPTY, message);
         }
         Self { provider, named: None, is_managed: false }
     }
 
     /// A provider without an address. Whoever leaves the client to the operator leaves it all: nothing of it
     /// goes where a document says, and it asks for nothing that a document says.
-    fn named(config: &mut Config<'_>, name: &str) -> Self {
-        let Some(named) = OauthProvider::of_name(name) else {
+    fn from_name(config: &mut Config<'_>, name: &str) -> Self {
+        let Some(named) = OauthProvider::from_name(name) else {
             let known: Vec<_> = OauthProvider::ALL.iter().map(|known| known.name()).collect();
             let known = known.join(", ");
             let message = format!(
                 "{name:?} is not one of {known}: give its issuer_url, or its authorization_url, \
                  token_url and userinfo_url"
             );
-            config.refuse("provider", code::VALUE, message);
-            return Self::issuer(String::new());
+            config.record_problem("provider", code::VALUE, message);
+            return Self::from_issuer(String::new());
         };
-        let is_managed = config.value("client_id").is_none();
+        let is_managed = config.field_value("client_id").is_none();
         // Hosts that share a domain have their visitors' sessions in common where they have a secret in common.
         for field in ["client_secret", "scopes", "auth_cookie_domain"] {
-            if is_managed && config.value(field).is_some() {
+            if is_managed && config.field_value(field).is_some() {
                 let message =
                     format!("{field} needs a client_id: without one, the client is the operator's");
-                config.refuse(field, code::VALUE, message);
+                config.record_problem(field, code::VALUE, message);
             }
         }
         if is_managed {
-            refuse_parameters(config);
+            reject_parameters(config);
         } else {
             require_secret(config, Some(named));
         }
-        let provider = super::OauthApplication::public(named).provider;
+        let provider = super::OauthApplication::for_provider(named).provider;
         Self { provider, named: Some(named), is_managed }
     }
 }
 
 /// Refuses parameters that decide what the operator's client asks for.
-fn refuse_parameters(config: &mut Config<'_>) {
+fn reject_parameters(config: &mut Config<'_>) {
     let field = "authz_url_params";
-    let Some(parameters) = config.value(field).and_then(Value::as_object) else { return };
+    let Some(parameters) = config.field_value(field).and_then(Value::as_object) else { return };
     let others = parameters.keys().filter(|name| !HARMLESS_PARAMETERS.contains(&name.as_str()));
     for name in others.cloned().collect::<Vec<_>>() {
         let place = config.place().field(field).field(&name);
@@ -112,7 +112,7 @@ fn refuse_parameters(config: &mut Config<'_>) {
             "needs a client_id: without one, the client is the operator's, which is asked for with \
              {known} alone"
         );
-        config.refuse_at(&place, code::VALUE, message);
+        config.record_problem_at(&place, code::VALUE, message);
     }
 }
 
@@ -120,9 +120,9 @@ fn refuse_parameters(config: &mut Config<'_>) {
 fn require_secret(config: &mut Config<'_>, like: Option<OauthProvider>) {
     let field = "client_secret";
     let Some(provider) = like.filter(|provider| !provider.takes_pkce()) else { return };
-    if config.value(field).is_none() {
+    if config.field_value(field).is_none() {
         let name = provider.name();
         let message = format!("is required: {name} takes no other proof of who asks");
-        config.refuse(field, code::EMPTY, message);
+        config.record_problem(field, code::EMPTY, message);
     }
 }

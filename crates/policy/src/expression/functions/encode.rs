@@ -10,21 +10,21 @@ use serde_json::Value as Json;
 use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, FunctionResult, argument, bytes_of, failure, global, method, some_text,
-    some_truth, text_argument,
+    Arguments, Function, FunctionResult, argument_at, bytes_of, function_error, global_function,
+    member_function, some_text, some_truth, text_argument,
 };
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("base64.encode", &[Any], encode_base64),
-    method("encodeBase64", &[Any], encode_base64),
-    global("base64.decode", &[Text], decode_base64),
-    method("decodeBase64", &[Text], decode_base64),
-    global("json.encode", &[Any], encode_json),
-    method("encodeJson", &[Any], encode_json),
-    global("json.decode", &[Text], decode_json),
-    method("decodeJson", &[Text], decode_json),
-    method("isJson", &[Text], is_json),
-    global("basic_auth.encode", &[Text, Text], encode_basic_auth),
+    global_function("base64.encode", &[Any], encode_base64),
+    member_function("encodeBase64", &[Any], encode_base64),
+    global_function("base64.decode", &[Text], decode_base64),
+    member_function("decodeBase64", &[Text], decode_base64),
+    global_function("json.encode", &[Any], encode_json),
+    member_function("encodeJson", &[Any], encode_json),
+    global_function("json.decode", &[Text], decode_json),
+    member_function("decodeJson", &[Text], decode_json),
+    member_function("isJson", &[Text], is_json),
+    global_function("basic_auth.encode", &[Text, Text], encode_basic_auth),
 ];
 
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -33,22 +33,24 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 fn encode_base64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_text(value::base64(bytes_of(argument(&arguments, 0)?)?))
+    some_text(value::to_base64(bytes_of(argument_at(&arguments, 0)?)?))
 }
 
 fn decode_base64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let bytes = LENIENT.decode(text_argument(&arguments, 0)?);
-    let bytes = bytes.map_err(|error| failure("base64.decode", error))?;
-    some_text(String::from_utf8(bytes).map_err(|error| failure("base64.decode", error))?)
+    let bytes = bytes.map_err(|error| function_error("base64.decode", error))?;
+    some_text(String::from_utf8(bytes).map_err(|error| function_error("base64.decode", error))?)
 }
 
 fn encode_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_text(value::json(&value::plain(argument(&arguments, 0)?)?)?.to_string())
+    some_text(
+        value::value_to_json(&value::to_plain_value(argument_at(&arguments, 0)?)?)?.to_string(),
+    )
 }
 
 fn decode_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let json: Json = serde_json::from_str(text_argument(&arguments, 0)?)
-        .map_err(|error| failure("json.decode", error))?;
+        .map_err(|error| function_error("json.decode", error))?;
     Ok(CowVal::Owned(value::from_json(&json)?))
 }
 
@@ -59,7 +61,7 @@ fn is_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
 /// The value of an `Authorization` header.
 fn encode_basic_auth<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let (user, password) = (text_argument(&arguments, 0)?, text_argument(&arguments, 1)?);
-    some_text(format!("Basic {}", value::base64(format!("{user}:{password}").as_bytes())))
+    some_text(format!("Basic {}", value::to_base64(format!("{user}:{password}").as_bytes())))
 }
 
 #[cfg(test)]

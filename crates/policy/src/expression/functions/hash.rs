@@ -9,8 +9,8 @@ use ginnel_base::hex;
 use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, FunctionResult, argument, bytes_of, failure, global, method, some_text,
-    text_argument,
+    Arguments, Function, FunctionResult, argument_at, bytes_of, function_error, global_function,
+    member_function, some_text, text_argument,
 };
 
 mod checksum;
@@ -18,75 +18,75 @@ mod checksum;
 use self::checksum::{crc64, xxhash64};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("hash.md5", &[Any], md5),
-    global("hash.md5", &[Any, Text], md5),
-    method("md5", &[Any], md5),
-    method("md5", &[Any, Text], md5),
-    global("hash.sha1", &[Any], sha1),
-    global("hash.sha1", &[Any, Text], sha1),
-    method("sha1", &[Any], sha1),
-    method("sha1", &[Any, Text], sha1),
-    global("hash.sha256", &[Any], sha256),
-    global("hash.sha256", &[Any, Text], sha256),
-    method("sha256", &[Any], sha256),
-    method("sha256", &[Any, Text], sha256),
-    global("hash.sha512", &[Any], sha512),
-    global("hash.sha512", &[Any, Text], sha512),
-    method("sha512", &[Any], sha512),
-    method("sha512", &[Any, Text], sha512),
-    global("hash.crc32", &[Any], checksum_32),
-    global("hash.crc32", &[Any, Text], checksum_32),
-    method("crc32", &[Any], checksum_32),
-    method("crc32", &[Any, Text], checksum_32),
-    global("hash.crc64", &[Any], checksum_64),
-    global("hash.crc64", &[Any, Text], checksum_64),
-    method("crc64", &[Any], checksum_64),
-    method("crc64", &[Any, Text], checksum_64),
-    global("hash.xxhash64", &[Any], xxhash),
-    global("hash.xxhash64", &[Any, Text], xxhash),
-    method("xxhash64", &[Any], xxhash),
-    method("xxhash64", &[Any, Text], xxhash),
+    global_function("hash.md5", &[Any], md5),
+    global_function("hash.md5", &[Any, Text], md5),
+    member_function("md5", &[Any], md5),
+    member_function("md5", &[Any, Text], md5),
+    global_function("hash.sha1", &[Any], sha1),
+    global_function("hash.sha1", &[Any, Text], sha1),
+    member_function("sha1", &[Any], sha1),
+    member_function("sha1", &[Any, Text], sha1),
+    global_function("hash.sha256", &[Any], sha256),
+    global_function("hash.sha256", &[Any, Text], sha256),
+    member_function("sha256", &[Any], sha256),
+    member_function("sha256", &[Any, Text], sha256),
+    global_function("hash.sha512", &[Any], sha512),
+    global_function("hash.sha512", &[Any, Text], sha512),
+    member_function("sha512", &[Any], sha512),
+    member_function("sha512", &[Any, Text], sha512),
+    global_function("hash.crc32", &[Any], checksum_32),
+    global_function("hash.crc32", &[Any, Text], checksum_32),
+    member_function("crc32", &[Any], checksum_32),
+    member_function("crc32", &[Any, Text], checksum_32),
+    global_function("hash.crc64", &[Any], checksum_64),
+    global_function("hash.crc64", &[Any, Text], checksum_64),
+    member_function("crc64", &[Any], checksum_64),
+    member_function("crc64", &[Any, Text], checksum_64),
+    global_function("hash.xxhash64", &[Any], xxhash),
+    global_function("hash.xxhash64", &[Any, Text], xxhash),
+    member_function("xxhash64", &[Any], xxhash),
+    member_function("xxhash64", &[Any, Text], xxhash),
 ];
 
 fn md5<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| Md5::digest(bytes).to_vec())
+    hash_argument(&arguments, |bytes| Md5::digest(bytes).to_vec())
 }
 
 fn sha1<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| Sha1::digest(bytes).to_vec())
+    hash_argument(&arguments, |bytes| Sha1::digest(bytes).to_vec())
 }
 
 fn sha256<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| Sha256::digest(bytes).to_vec())
+    hash_argument(&arguments, |bytes| Sha256::digest(bytes).to_vec())
 }
 
 fn sha512<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| Sha512::digest(bytes).to_vec())
+    hash_argument(&arguments, |bytes| Sha512::digest(bytes).to_vec())
 }
 
 fn checksum_32<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| crc32fast::hash(bytes).to_be_bytes().to_vec())
+    hash_argument(&arguments, |bytes| crc32fast::hash(bytes).to_be_bytes().to_vec())
 }
 
 fn checksum_64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| crc64(bytes).to_be_bytes().to_vec())
+    hash_argument(&arguments, |bytes| crc64(bytes).to_be_bytes().to_vec())
 }
 
 fn xxhash<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    hash(&arguments, |bytes| xxhash64(bytes).to_be_bytes().to_vec())
+    hash_argument(&arguments, |bytes| xxhash64(bytes).to_be_bytes().to_vec())
 }
 
 /// The digest of the first argument in the notation that the second one names, or in hex.
-fn hash<'b, 'v>(
+fn hash_argument<'b, 'v>(
     arguments: &Arguments<'b, 'v>,
     digest: fn(&[u8]) -> Vec<u8>,
 ) -> FunctionResult<'b, 'v> {
-    let digest = digest(bytes_of(argument(arguments, 0)?)?);
+    let digest = digest(bytes_of(argument_at(arguments, 0)?)?);
     let notation = if arguments.len() == 2 { text_argument(arguments, 1)? } else { "hex" };
     match notation {
         "hex" => some_text(hex(&digest)),
-        "base64" => some_text(value::base64(&digest)),
-        other => Err(failure("hash", format!("there is no notation {other}"))),
+        "base64" => some_text(value::to_base64(&digest)),
+        other => Err(function_error("hash", format!("there is no notation {other}"))),
     }
 }
 

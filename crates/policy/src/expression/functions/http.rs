@@ -9,20 +9,20 @@ use cel::ExecutionError;
 use cel::common::types::{CelList, CelMap, CelMapKey, CelNull, CelString};
 use cel::common::value::{CowVal, Val};
 
-use super::super::value::{plain, unexpected};
+use super::super::value::{to_plain_value, unexpected_type};
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, FunctionResult, argument, global, iterable, some_truth, text_argument,
-    text_of,
+    Arguments, Function, FunctionResult, argument_at, global_function, require_iterable,
+    some_truth, text_argument, text_of,
 };
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("@header", &[Any, Text], header),
-    global("@has_header", &[Any, Text], has_header),
-    global("@entry", &[Any, Text], entry),
-    global("@has_entry", &[Any, Text], has_entry),
-    global("@cookie", &[Any, Text], cookie),
-    global("@response_cookie", &[Any, Text], response_cookie),
+    global_function("@header", &[Any, Text], header_value),
+    global_function("@has_header", &[Any, Text], has_header),
+    global_function("@entry", &[Any, Text], entry_value),
+    global_function("@has_entry", &[Any, Text], has_entry),
+    global_function("@cookie", &[Any, Text], request_cookie),
+    global_function("@response_cookie", &[Any, Text], response_cookie),
 ];
 
 /// The fields of a cookie, and how they were called before.
@@ -38,26 +38,26 @@ const COOKIE_FIELDS: &[(&str, &str)] = &[
     ("same_site", "SameSite"),
 ];
 
-fn header<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn header_value<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let name = text_argument(&arguments, 1)?.to_lowercase();
-    found_or_empty(find(argument(&arguments, 0)?, &name)?)
+    found_or_empty(find_entry(argument_at(&arguments, 0)?, &name)?)
 }
 
 fn has_header<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let name = text_argument(&arguments, 1)?.to_lowercase();
-    some_truth(find(argument(&arguments, 0)?, &name)?.is_some())
+    some_truth(find_entry(argument_at(&arguments, 0)?, &name)?.is_some())
 }
 
-fn entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    found_or_empty(find(argument(&arguments, 0)?, text_argument(&arguments, 1)?)?)
+fn entry_value<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    found_or_empty(find_entry(argument_at(&arguments, 0)?, text_argument(&arguments, 1)?)?)
 }
 
 fn has_entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_truth(find(argument(&arguments, 0)?, text_argument(&arguments, 1)?)?.is_some())
+    some_truth(find_entry(argument_at(&arguments, 0)?, text_argument(&arguments, 1)?)?.is_some())
 }
 
 /// The first cookie of the name; null when there is none.
-fn cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn request_cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     choose_cookie(&arguments, |_, _| false)
 }
 
@@ -67,8 +67,11 @@ fn response_cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, '
 }
 
 /// What a map holds under a name.
-fn find<'v>(map: &(dyn Val + 'v), name: &str) -> Result<Option<Box<dyn Val + 'v>>, ExecutionError> {
-    let fields = map.as_indexer().ok_or_else(|| unexpected(map, "map"))?;
+fn find_entry<'v>(
+    map: &(dyn Val + 'v),
+    name: &str,
+) -> Result<Option<Box<dyn Val + 'v>>, ExecutionError> {
+    let fields = map.as_indexer().ok_or_else(|| unexpected_type(map, "map"))?;
     match fields.get(&CelString::from(name)) {
         Ok(found) => Ok(Some(found.into_owned())),
         Err(ExecutionError::NoSuchKey(_)) => Ok(None),
@@ -88,10 +91,10 @@ fn choose_cookie<'b, 'v>(
     is_better: impl Fn(&dyn Val, &dyn Val) -> bool,
 ) -> FunctionResult<'b, 'v> {
     let name = text_argument(arguments, 1)?;
-    let Some(cookies) = find(argument(arguments, 0)?, name)? else {
+    let Some(cookies) = find_entry(argument_at(arguments, 0)?, name)? else {
         return Ok(CowVal::owned(CelNull));
     };
-    let mut cookies = iterable(cookies.as_ref())?.iter();
+    let mut cookies = require_iterable(cookies.as_ref())?.iter();
     let Some(mut best) = cookies.next() else { return Ok(CowVal::owned(CelNull)) };
     while let Some(cookie) = cookies.next() {
         if is_better(best, cookie) {
@@ -102,7 +105,7 @@ fn choose_cookie<'b, 'v>(
 }
 
 fn path_length(cookie: &dyn Val) -> usize {
-    let path = find(cookie, "path").ok().flatten();
+    let path = find_entry(cookie, "path").ok().flatten();
     path.and_then(|path| text_of(path.as_ref()).map(str::len).ok()).unwrap_or(0)
 }
 
@@ -110,8 +113,8 @@ fn path_length(cookie: &dyn Val) -> usize {
 fn with_old_names<'b, 'v>(cookie: &dyn Val) -> FunctionResult<'b, 'v> {
     let mut fields: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>> = HashMap::new();
     for (name, old_name) in COOKIE_FIELDS {
-        if let Some(value) = find(cookie, name)? {
-            let value = copy(value.as_ref())?;
+        if let Some(value) = find_entry(cookie, name)? {
+            let value = copy_value(value.as_ref())?;
             fields.insert(CelMapKey::from((*old_name).to_owned()), value.clone());
             fields.insert(CelMapKey::from((*name).to_owned()), value);
         }
@@ -120,8 +123,8 @@ fn with_old_names<'b, 'v>(cookie: &dyn Val) -> FunctionResult<'b, 'v> {
 }
 
 /// A copy that borrows nothing from the cookie.
-fn copy(value: &dyn Val) -> Result<Box<dyn Val>, ExecutionError> {
-    Box::try_from(plain(value)?)
+fn copy_value(value: &dyn Val) -> Result<Box<dyn Val>, ExecutionError> {
+    Box::try_from(to_plain_value(value)?)
 }
 
 #[cfg(test)]

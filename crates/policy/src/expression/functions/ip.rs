@@ -5,27 +5,28 @@ use std::net::IpAddr;
 use super::Argument::{List, Text};
 use super::text_argument;
 use super::{
-    Arguments, Function, FunctionResult, argument, global, iterable, method, some_truth, text_of,
+    Arguments, Function, FunctionResult, argument_at, global_function, member_function,
+    require_iterable, some_truth, text_of,
 };
 use crate::cidr::{Cidr, is_private};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("inCidrRange", &[Text, Text], in_cidr_range),
-    global("inCidrRanges", &[Text, List], in_cidr_ranges),
-    method("isPrivateIp", &[Text], is_private_ip),
+    global_function("inCidrRange", &[Text, Text], in_cidr_range),
+    global_function("inCidrRanges", &[Text, List], in_cidr_ranges),
+    member_function("isPrivateIp", &[Text], is_private_ip),
 ];
 
 /// A range that is none holds no address.
 fn in_cidr_range<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let (address, range) = (text_argument(&arguments, 0)?, text_argument(&arguments, 1)?);
-    some_truth(holds(range, address))
+    some_truth(range_contains(range, address))
 }
 
 fn in_cidr_ranges<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let address = text_argument(&arguments, 0)?;
-    let mut ranges = iterable(argument(&arguments, 1)?)?.iter();
+    let mut ranges = require_iterable(argument_at(&arguments, 1)?)?.iter();
     while let Some(range) = ranges.next() {
-        if text_of(range).is_ok_and(|range| holds(range, address)) {
+        if text_of(range).is_ok_and(|range| range_contains(range, address)) {
             return some_truth(true);
         }
     }
@@ -37,7 +38,7 @@ fn is_private_ip<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v>
     some_truth(address.is_ok_and(is_private))
 }
 
-fn holds(range: &str, address: &str) -> bool {
+fn range_contains(range: &str, address: &str) -> bool {
     match (range.parse::<Cidr>(), address.parse()) {
         (Ok(range), Ok(address)) => range.contains(address),
         _ => false,

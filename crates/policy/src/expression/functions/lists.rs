@@ -4,63 +4,66 @@ use cel::common::types::{CelInt, CelList, Kind};
 use cel::common::value::{CowVal, Val};
 
 use super::super::budget;
-use super::super::value::plain;
+use super::super::value::to_plain_value;
 use super::Argument::{Any, Integer};
-use super::{Arguments, Function, FunctionResult, argument, failure, global, integer_argument};
+use super::{
+    Arguments, Function, FunctionResult, argument_at, function_error, global_function,
+    integer_argument,
+};
 
 /// How many entries `lists.range` makes at most.
 const RANGE: i64 = 1000;
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("@numbers", &[Any], numbers),
-    global("@range", &[Any, Integer], range),
-    global("@step", &[Any], step),
-    global("@search", &[Any], search),
-    global("@pay", &[Any], pay),
-    global("@plain", &[Any], as_data),
+    global_function("@numbers", &[Any], number_range),
+    global_function("@range", &[Any, Integer], pay_for_loop),
+    global_function("@step", &[Any], check_step),
+    global_function("@search", &[Any], pay_for_search),
+    global_function("@pay", &[Any], pay_for_value),
+    global_function("@plain", &[Any], as_data),
 ];
 
-fn numbers<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn number_range<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let end = integer_argument(&arguments, 0)?;
     if end > RANGE {
-        return Err(failure("lists.range", format!("more than {RANGE} entries")));
+        return Err(function_error("lists.range", format!("more than {RANGE} entries")));
     }
     let numbers = (0..end).map(|number| Box::new(CelInt::from(number)) as Box<dyn Val + 'v>);
     Ok(CowVal::owned(CelList::from(numbers.collect::<Vec<_>>())))
 }
 
 /// The value itself, once a loop over it is paid for.
-fn range<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn pay_for_loop<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let nodes = usize::try_from(integer_argument(&arguments, 1)?).unwrap_or(0);
-    budget::pay_for_loop(argument(&arguments, 0)?, nodes)?;
+    budget::pay_for_loop(argument_at(&arguments, 0)?, nodes)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, unless nothing is left to pay with.
-fn step<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    budget::check()?;
-    argument(&arguments, 0)?;
+fn check_step<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    budget::check_remaining()?;
+    argument_at(&arguments, 0)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, once looking through it is paid for.
-fn search<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    budget::pay_for_search(argument(&arguments, 0)?)?;
+fn pay_for_search<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    budget::pay_for_search(argument_at(&arguments, 0)?)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, once it is paid for.
-fn pay<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    budget::pay_for(argument(&arguments, 0)?)?;
+fn pay_for_value<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    budget::pay_for(argument_at(&arguments, 0)?)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, unless its type is one of ours: the result of an evaluation is data.
 fn as_data<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    let value = argument(&arguments, 0)?;
+    let value = argument_at(&arguments, 0)?;
     let is_container = matches!(value.get_type().kind(), Kind::List | Kind::Map);
     if is_container {
-        let copy: Box<dyn Val> = plain(value)?.try_into()?;
+        let copy: Box<dyn Val> = to_plain_value(value)?.try_into()?;
         return Ok(CowVal::Owned(copy));
     }
     Ok(arguments.swap_remove(0))

@@ -21,7 +21,7 @@ use cel::common::types::{
 use cel::common::value::{CowVal, Val};
 use cel::{DeclarationError, Env, ExecutionError, extensions};
 
-use super::value::unexpected;
+use super::value::unexpected_type;
 
 pub(in super::super) use ginnel_base::hex;
 
@@ -49,11 +49,11 @@ enum Argument {
     Text,
 }
 
-const fn global(name: &'static str, arguments: &'static [Argument], run: Run) -> Function {
+const fn global_function(name: &'static str, arguments: &'static [Argument], run: Run) -> Function {
     Function { name, is_method: false, arguments, run }
 }
 
-const fn method(name: &'static str, arguments: &'static [Argument], run: Run) -> Function {
+const fn member_function(name: &'static str, arguments: &'static [Argument], run: Run) -> Function {
     Function { name, is_method: true, arguments, run }
 }
 
@@ -69,7 +69,7 @@ const TABLES: &[&[Function]] = &[
 ];
 
 /// The environment that expressions are parsed and evaluated in.
-pub(super) fn environment() -> Result<Env, DeclarationError> {
+pub(super) fn build_environment() -> Result<Env, DeclarationError> {
     let mut environment = Env::stdlib().with_optional_support(false);
     environment.add_extension(extensions::strings)?;
     environment.add_extension(extensions::lists)?;
@@ -82,16 +82,18 @@ pub(super) fn environment() -> Result<Env, DeclarationError> {
 /// Whether a function of that name takes so many arguments.
 pub(super) fn is_global(name: &str, arguments: usize) -> bool {
     standard::is_global(name, arguments)
-        || ours().any(|it| !it.is_method && it.name == name && it.arguments.len() == arguments)
+        || own_functions()
+            .any(|it| !it.is_method && it.name == name && it.arguments.len() == arguments)
 }
 
 /// Whether a method of that name takes so many arguments, the receiver not counted.
 pub(super) fn is_member(name: &str, arguments: usize) -> bool {
     standard::is_member(name, arguments)
-        || ours().any(|it| it.is_method && it.name == name && it.arguments.len() == arguments + 1)
+        || own_functions()
+            .any(|it| it.is_method && it.name == name && it.arguments.len() == arguments + 1)
 }
 
-fn ours() -> impl Iterator<Item = &'static Function> {
+fn own_functions() -> impl Iterator<Item = &'static Function> {
     TABLES.iter().copied().flatten()
 }
 
@@ -118,11 +120,11 @@ impl Argument {
     }
 }
 
-fn failure(function: &str, reason: impl ToString) -> ExecutionError {
+fn function_error(function: &str, reason: impl ToString) -> ExecutionError {
     ExecutionError::function_error(function, reason)
 }
 
-fn argument<'a, 'v>(
+fn argument_at<'a, 'v>(
     arguments: &'a [CowVal<'_, 'v>],
     index: usize,
 ) -> Result<&'a (dyn Val + 'v), ExecutionError> {
@@ -135,17 +137,17 @@ fn text_argument<'a>(
     arguments: &'a [CowVal<'_, '_>],
     index: usize,
 ) -> Result<&'a str, ExecutionError> {
-    text_of(argument(arguments, index)?)
+    text_of(argument_at(arguments, index)?)
 }
 
 fn integer_argument(arguments: &[CowVal<'_, '_>], index: usize) -> Result<i64, ExecutionError> {
-    let value = argument(arguments, index)?;
-    let integer = value.downcast_ref::<CelInt>().ok_or_else(|| unexpected(value, "int"))?;
+    let value = argument_at(arguments, index)?;
+    let integer = value.downcast_ref::<CelInt>().ok_or_else(|| unexpected_type(value, "int"))?;
     Ok(*integer.inner())
 }
 
 fn text_of<'a, 'v>(value: &'a (dyn Val + 'v)) -> Result<&'a str, ExecutionError> {
-    let text = value.downcast_ref::<CelString>().ok_or_else(|| unexpected(value, "string"))?;
+    let text = value.downcast_ref::<CelString>().ok_or_else(|| unexpected_type(value, "string"))?;
     Ok(text.inner())
 }
 
@@ -157,8 +159,10 @@ fn bytes_of<'a, 'v>(value: &'a (dyn Val + 'v)) -> Result<&'a [u8], ExecutionErro
     }
 }
 
-fn iterable<'a, 'v>(value: &'a (dyn Val + 'v)) -> Result<&'a (dyn Iterable + 'v), ExecutionError> {
-    value.as_iterable().ok_or_else(|| unexpected(value, "list"))
+fn require_iterable<'a, 'v>(
+    value: &'a (dyn Val + 'v),
+) -> Result<&'a (dyn Iterable + 'v), ExecutionError> {
+    value.as_iterable().ok_or_else(|| unexpected_type(value, "list"))
 }
 
 fn some_text<'b, 'v>(text: impl Into<String>) -> FunctionResult<'b, 'v> {
@@ -193,7 +197,8 @@ pub(super) mod tests {
     /// What an expression of the response phase gives as JSON, or why it gives nothing.
     pub fn evaluate(source: &str, variables: Json) -> Result<Json, String> {
         let expression = Expression::compile(source, Phase::Response).unwrap();
-        let result = expression.evaluate(&Variables(variables)).and_then(|it| value::json(&it));
+        let result =
+            expression.evaluate(&Variables(variables)).and_then(|it| value::value_to_json(&it));
         result.map_err(|error| error.to_string())
     }
 
@@ -203,6 +208,6 @@ pub(super) mod tests {
 
     #[test]
     fn the_environment_takes_every_function() {
-        assert!(environment().is_ok());
+        assert!(build_environment().is_ok());
     }
 }

@@ -5,44 +5,46 @@ use cel::common::types::{CelDouble, CelInt};
 use cel::common::value::CowVal;
 
 use super::Argument::Integer;
-use super::{Arguments, Function, FunctionResult, failure, global, integer_argument};
+use super::{
+    Arguments, Function, FunctionResult, function_error, global_function, integer_argument,
+};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("rand.double", &[], double),
-    global("rand.int", &[], bit),
-    global("rand.int", &[Integer, Integer], between),
+    global_function("rand.double", &[], random_double),
+    global_function("rand.int", &[], random_bit),
+    global_function("rand.int", &[Integer, Integer], random_between),
 ];
 
 /// A number from 0, and less than 1.
-fn double<'b, 'v>(_: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn random_double<'b, 'v>(_: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     const STEPS: u64 = 1 << 53;
-    let step = random()? % STEPS;
+    let step = random_u64()? % STEPS;
     Ok(CowVal::owned(CelDouble::from(step as f64 / STEPS as f64)))
 }
 
-fn bit<'b, 'v>(_: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn random_bit<'b, 'v>(_: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_integer(0, 1)
 }
 
 /// A number between two numbers, both included.
-fn between<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn random_between<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_integer(integer_argument(&arguments, 0)?, integer_argument(&arguments, 1)?)
 }
 
 fn some_integer<'b, 'v>(least: i64, most: i64) -> FunctionResult<'b, 'v> {
     if least > most {
-        return Err(failure("rand.int", "the first number is greater than the second"));
+        return Err(function_error("rand.int", "the first number is greater than the second"));
     }
     let offset = match least.abs_diff(most).checked_add(1) {
-        Some(count) => random()? % count,
-        None => random()?,
+        Some(count) => random_u64()? % count,
+        None => random_u64()?,
     };
     Ok(CowVal::owned(CelInt::from(least.wrapping_add_unsigned(offset))))
 }
 
-fn random() -> Result<u64, ExecutionError> {
+fn random_u64() -> Result<u64, ExecutionError> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| failure("rand", error))?;
+    getrandom::fill(&mut bytes).map_err(|error| function_error("rand", error))?;
     Ok(u64::from_le_bytes(bytes))
 }
 

@@ -52,14 +52,14 @@ const METHODS: &[Signature] = &[
 ];
 
 pub(super) fn is_global(name: &str, arguments: usize) -> bool {
-    takes(GLOBALS, name, arguments)
+    has_signature(GLOBALS, name, arguments)
 }
 
 pub(super) fn is_member(name: &str, arguments: usize) -> bool {
-    takes(METHODS, name, arguments)
+    has_signature(METHODS, name, arguments)
 }
 
-fn takes(signatures: &[Signature], name: &str, arguments: usize) -> bool {
+fn has_signature(signatures: &[Signature], name: &str, arguments: usize) -> bool {
     signatures
         .iter()
         .any(|&(known, least, most)| known == name && (least..=most).contains(&arguments))

@@ -11,19 +11,19 @@ use super::super::budget;
 use super::super::pattern::CompiledPattern;
 use super::Argument::{Any, Integer, List, Text};
 use super::{
-    Arguments, Function, FunctionResult, argument, failure, global, integer_argument, iterable,
-    method, some_text, text_argument, text_of,
+    Arguments, Function, FunctionResult, argument_at, function_error, global_function,
+    integer_argument, member_function, require_iterable, some_text, text_argument, text_of,
 };
-use crate::regex::compile;
+use crate::regex::compile_regex;
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    method("lower", &[Text], lower),
-    method("upper", &[Text], upper),
-    global("@matches", &[Text, Any], matches),
-    global("@replace", &[Text, Text, Text], replace),
-    global("@replace", &[Text, Text, Text, Integer], replace),
-    global("@join", &[List], join),
-    global("@join", &[List, Text], join),
+    member_function("lower", &[Text], lowercase_text),
+    member_function("upper", &[Text], uppercase_text),
+    global_function("@matches", &[Text, Any], matches_pattern),
+    global_function("@replace", &[Text, Text, Text], replace_text),
+    global_function("@replace", &[Text, Text, Text, Integer], replace_text),
+    global_function("@join", &[List], join_list),
+    global_function("@join", &[List, Text], join_list),
 ];
 
 thread_local! {
@@ -31,17 +31,17 @@ thread_local! {
     static LAST_PATTERN: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
 }
 
-fn lower<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn lowercase_text<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(text_argument(&arguments, 0)?.to_lowercase())
 }
 
-fn upper<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn uppercase_text<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(text_argument(&arguments, 0)?.to_uppercase())
 }
 
-fn matches<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn matches_pattern<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let text = text_argument(&arguments, 0)?;
-    let pattern = argument(&arguments, 1)?;
+    let pattern = argument_at(&arguments, 1)?;
     let found = match pattern.downcast_ref::<CompiledPattern>() {
         Some(pattern) => pattern.is_match(text),
         None => matches_computed(text, text_of(pattern)?)?,
@@ -54,8 +54,8 @@ fn matches_computed(text: &str, source: &str) -> Result<bool, ExecutionError> {
         if let Some((_, regex)) = last.as_ref().filter(|(known, _)| known == source) {
             return Ok(regex.is_match(text));
         }
-        budget::pay(COMPILATION)?;
-        let regex = compile(source).map_err(|reason| failure("matches", reason))?;
+        budget::pay_for_bytes(COMPILATION)?;
+        let regex = compile_regex(source).map_err(|reason| function_error("matches", reason))?;
         let found = regex.is_match(text);
         *last = Some((source.to_owned(), regex));
         Ok(found)
@@ -66,33 +66,33 @@ fn matches_computed(text: &str, source: &str) -> Result<bool, ExecutionError> {
 const COMPILATION: usize = 32 << 10;
 
 /// Replaces the first `n` occurrences, or all of them without `n` or with a negative one.
-fn replace<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn replace_text<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let text = text_argument(&arguments, 0)?;
     let (from, to) = (text_argument(&arguments, 1)?, text_argument(&arguments, 2)?);
     let limit = if arguments.len() == 4 { integer_argument(&arguments, 3)? } else { -1 };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let count = text.matches(from).count().min(limit);
-    budget::pay(text.len().saturating_add(count.saturating_mul(to.len())))?;
+    budget::pay_for_bytes(text.len().saturating_add(count.saturating_mul(to.len())))?;
     some_text(text.replacen(from, to, limit))
 }
 
-fn join<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn join_list<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let separator = if arguments.len() == 2 { text_argument(&arguments, 1)? } else { "" };
-    let mut entries = iterable(argument(&arguments, 0)?)?.iter();
+    let mut entries = require_iterable(argument_at(&arguments, 0)?)?.iter();
     let mut joined = String::new();
     let mut is_first = true;
     while let Some(entry) = entries.next() {
         if !is_first {
-            append(&mut joined, separator)?;
+            append_text(&mut joined, separator)?;
         }
-        append(&mut joined, text_of(entry)?)?;
+        append_text(&mut joined, text_of(entry)?)?;
         is_first = false;
     }
     some_text(joined)
 }
 
-fn append(text: &mut String, part: &str) -> Result<(), ExecutionError> {
-    budget::pay(part.len())?;
+fn append_text(text: &mut String, part: &str) -> Result<(), ExecutionError> {
+    budget::pay_for_bytes(part.len())?;
     text.push_str(part);
     Ok(())
 }

@@ -10,79 +10,84 @@ use serde_json::{Value as Json, json};
 use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, FunctionResult, argument, failure, global, method, some_text, some_truth,
-    text_argument,
+    Arguments, Function, FunctionResult, argument_at, function_error, global_function,
+    member_function, some_text, some_truth, text_argument,
 };
 use crate::url::UrlParts;
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("queryString.encode", &[Any], encode_query),
-    method("encodeQueryString", &[Any], encode_query),
-    global("queryString.decode", &[Text], decode_query),
-    method("decodeQueryString", &[Text], decode_query),
-    method("isQueryString", &[Text], is_query),
-    global("url.escape", &[Text], escape),
-    method("escapeUrl", &[Text], escape),
-    global("url.unescape", &[Text], unescape),
-    method("unescapeUrl", &[Text], unescape),
-    global("url.parse", &[Text], parse),
-    method("parseUrl", &[Text], parse),
-    method("isURL", &[Text], is_url),
+    global_function("queryString.encode", &[Any], encode_query),
+    member_function("encodeQueryString", &[Any], encode_query),
+    global_function("queryString.decode", &[Text], decode_query),
+    member_function("decodeQueryString", &[Text], decode_query),
+    member_function("isQueryString", &[Text], is_query),
+    global_function("url.escape", &[Text], escape_text),
+    member_function("escapeUrl", &[Text], escape_text),
+    global_function("url.unescape", &[Text], unescape_text),
+    member_function("unescapeUrl", &[Text], unescape_text),
+    global_function("url.parse", &[Text], parse_url),
+    member_function("parseUrl", &[Text], parse_url),
+    member_function("isURL", &[Text], is_url),
 ];
 
 /// What is escaped: everything that means something somewhere in a URL.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 fn encode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    let Json::Object(fields) = value::json(&value::plain(argument(&arguments, 0)?)?)? else {
-        return Err(failure("queryString.encode", "not a map"));
+    let Json::Object(fields) =
+        value::value_to_json(&value::to_plain_value(argument_at(&arguments, 0)?)?)?
+    else {
+        return Err(function_error("queryString.encode", "not a map"));
     };
-    let pairs = fields.iter().flat_map(|(name, value)| pairs(name, value));
+    let pairs = fields.iter().flat_map(|(name, value)| encode_pairs(name, value));
     some_text(pairs.collect::<Vec<_>>().join("&"))
 }
 
 /// A list becomes one pair for each of its entries.
-fn pairs(name: &str, value: &Json) -> Vec<String> {
+fn encode_pairs(name: &str, value: &Json) -> Vec<String> {
     let entries = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-    entries.iter().map(|entry| format!("{}={}", escaped(name), escaped(&plain(entry)))).collect()
+    entries
+        .iter()
+        .map(|entry| format!("{}={}", percent_encode(name), percent_encode(&plain_text(entry))))
+        .collect()
 }
 
-fn plain(value: &Json) -> String {
+fn plain_text(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn decode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_json(&query(text_argument(&arguments, 0)?)?)
+    some_json(&parse_query(text_argument(&arguments, 0)?)?)
 }
 
 fn is_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let text = text_argument(&arguments, 0)?;
     // A sentence is none, although it can be decoded (RFC 3986 §3.4).
-    some_truth(!text.contains(char::is_whitespace) && query(text).is_ok())
+    some_truth(!text.contains(char::is_whitespace) && parse_query(text).is_ok())
 }
 
-fn query(text: &str) -> Result<Json, ExecutionError> {
+fn parse_query(text: &str) -> Result<Json, ExecutionError> {
     let mut fields: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = unescaped(&value.replace('+', " "))?;
-        fields.entry(unescaped(&name.replace('+', " "))?).or_default().push(value);
+        let value = percent_decode(&value.replace('+', " "))?;
+        fields.entry(percent_decode(&name.replace('+', " "))?).or_default().push(value);
     }
     Ok(json!(fields))
 }
 
-fn escape<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_text(escaped(text_argument(&arguments, 0)?))
+fn escape_text<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    some_text(percent_encode(text_argument(&arguments, 0)?))
 }
 
-fn unescape<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
-    some_text(unescaped(text_argument(&arguments, 0)?)?)
+fn unescape_text<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    some_text(percent_decode(text_argument(&arguments, 0)?)?)
 }
 
 /// The parts of a URL; those it does not have are empty.
-fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+fn parse_url<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let url = UrlParts::parse(text_argument(&arguments, 0)?);
-    let url = url.ok_or_else(|| failure("url.parse", "not a URL"))?;
+    let url = url.ok_or_else(|| function_error("url.parse", "not a URL"))?;
     some_json(&json!({
         "scheme": url.scheme,
         "user_password": url.user_password,
@@ -92,7 +97,7 @@ fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
         "path": url.path,
         "query": url.query,
         "fragment": url.fragment,
-        "query_params": query(url.query)?,
+        "query_params": parse_query(url.query)?,
     }))
 }
 
@@ -100,20 +105,20 @@ fn is_url<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_truth(UrlParts::parse(text_argument(&arguments, 0)?).is_some())
 }
 
-fn escaped(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
-fn unescaped(text: &str) -> Result<String, ExecutionError> {
+fn percent_decode(text: &str) -> Result<String, ExecutionError> {
     let broken = text.split('%').skip(1).any(|rest| {
         let digits = rest.bytes().take(2).filter(u8::is_ascii_hexdigit);
         digits.count() != 2
     });
     if broken {
-        return Err(failure("url.unescape", "a percent sign without two digits"));
+        return Err(function_error("url.unescape", "a percent sign without two digits"));
     }
     let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|error| failure("url.unescape", error))?.into_owned())
+    Ok(decoded.map_err(|error| function_error("url.unescape", error))?.into_owned())
 }
 
 fn some_json<'b, 'v>(json: &Json) -> FunctionResult<'b, 'v> {

@@ -9,13 +9,13 @@ use cel::common::ast::{
 use http::HeaderName;
 
 use super::super::pattern::CompiledPattern;
-use super::super::tree::{literal, qualified_name};
+use super::super::tree::{qualified_name, string_literal};
 use super::{Comparison, Quick, TextOperand, ValueIterator, ValueSource, Whole};
 use crate::facts::{self, Message, NumberFact};
 
 /// The truth that a tree is, if it can be decided without the engine.
-pub(in super::super) fn compile(tree: &IdedExpr) -> Option<Quick> {
-    Compiler { current: None }.truth(tree)
+pub(in super::super) fn compile_predicate(tree: &IdedExpr) -> Option<Quick> {
+    Compiler { current: None }.compile_truth(tree)
 }
 
 /// Compiles the inside of a loop, or what is outside of all.
@@ -26,80 +26,92 @@ struct Compiler<'t> {
 }
 
 impl<'t> Compiler<'t> {
-    fn truth(self, node: &'t IdedExpr) -> Option<Quick> {
+    fn compile_truth(self, node: &'t IdedExpr) -> Option<Quick> {
         match &node.expr {
             Expr::Literal(LiteralValue::Boolean(truth)) => Some(Quick::Is(*truth.inner())),
-            Expr::Select(select) if select.test => self.has(select),
-            Expr::Call(call) => self.call(call),
-            Expr::Comprehension(comprehension) => self.each(comprehension),
+            Expr::Select(select) if select.test => self.compile_has(select),
+            Expr::Call(call) => self.compile_call(call),
+            Expr::Comprehension(comprehension) => self.compile_loop(comprehension),
             _ => None,
         }
     }
 
     /// `has(req.headers.accept)`.
-    fn has(self, select: &SelectExpr) -> Option<Quick> {
-        let message = self.message(&select.operand)?;
-        Some(Quick::HasHeader(message, header(&select.field)?))
+    fn compile_has(self, select: &SelectExpr) -> Option<Quick> {
+        let message = self.header_message(&select.operand)?;
+        Some(Quick::HasHeader(message, parse_header_name(&select.field)?))
     }
 
-    fn call(self, call: &'t CallExpr) -> Option<Quick> {
+    fn compile_call(self, call: &'t CallExpr) -> Option<Quick> {
         if let Some(target) = &call.target {
-            return self.method(target, &call.func_name, &call.args);
+            return self.compile_method(target, &call.func_name, &call.args);
         }
         let name = call.func_name.as_str();
         match (name, call.args.as_slice()) {
-            (operators::LOGICAL_NOT, [inner]) => Some(not(self.truth(inner)?)),
+            (operators::LOGICAL_NOT, [inner]) => Some(negate_predicate(self.compile_truth(inner)?)),
             (operators::LOGICAL_AND, [one, other]) => {
-                Some(Quick::And(self.truth(one)?.into(), self.truth(other)?.into()))
+                Some(Quick::And(self.compile_truth(one)?.into(), self.compile_truth(other)?.into()))
             }
             (operators::LOGICAL_OR, [one, other]) => {
-                Some(Quick::Or(self.truth(one)?.into(), self.truth(other)?.into()))
+                Some(Quick::Or(self.compile_truth(one)?.into(), self.compile_truth(other)?.into()))
             }
-            (operators::IN, [one, among]) => self.among(one, among),
+            (operators::IN, [one, among]) => self.compile_membership(one, among),
             ("@matches", [text, pattern]) => {
                 let Expr::Ident(name) = &pattern.expr else { return None };
-                Some(Quick::Matches(self.text(text)?, CompiledPattern::index(name)?))
+                Some(Quick::Matches(self.compile_text(text)?, CompiledPattern::index(name)?))
             }
-            ("@has_header", [headers, name]) => {
-                Some(Quick::HasHeader(self.message(headers)?, header(literal(name)?)?))
-            }
-            ("@has_entry", [map, name]) => match self.name(map)?.as_str() {
-                "req.cookies" => Some(Quick::HasCookie(literal(name)?.to_owned())),
-                "req.url.query_params" => Some(Quick::HasParameter(self.text(name)?)),
+            ("@has_header", [headers, name]) => Some(Quick::HasHeader(
+                self.header_message(headers)?,
+                parse_header_name(string_literal(name)?)?,
+            )),
+            ("@has_entry", [map, name]) => match self.unbound_name(map)?.as_str() {
+                "req.cookies" => Some(Quick::HasCookie(string_literal(name)?.to_owned())),
+                "req.url.query_params" => Some(Quick::HasParameter(self.compile_text(name)?)),
                 _ => None,
             },
-            ("inCidrRange", [address, range]) => {
-                Some(Quick::InRange(self.text(address)?, literal(range)?.parse().ok()))
-            }
-            (_, [one, other]) => self.compare(name, one, other),
+            ("inCidrRange", [address, range]) => Some(Quick::InRange(
+                self.compile_text(address)?,
+                string_literal(range)?.parse().ok(),
+            )),
+            (_, [one, other]) => self.compile_comparison(name, one, other),
             _ => None,
         }
     }
 
-    fn method(self, target: &'t IdedExpr, name: &str, args: &'t [IdedExpr]) -> Option<Quick> {
+    fn compile_method(
+        self,
+        target: &'t IdedExpr,
+        name: &str,
+        args: &'t [IdedExpr],
+    ) -> Option<Quick> {
         let make = match (name, args) {
-            ("isPrivateIp", []) => return Some(Quick::IsPrivate(self.text(target)?)),
+            ("isPrivateIp", []) => return Some(Quick::IsPrivate(self.compile_text(target)?)),
             ("contains", [_]) => Quick::Contains,
             ("startsWith", [_]) => Quick::StartsWith,
             ("endsWith", [_]) => Quick::EndsWith,
             _ => return None,
         };
-        Some(make(self.text(target)?, self.text(args.first()?)?))
+        Some(make(self.compile_text(target)?, self.compile_text(args.first()?)?))
     }
 
-    fn compare(self, operator: &str, one: &'t IdedExpr, other: &'t IdedExpr) -> Option<Quick> {
+    fn compile_comparison(
+        self,
+        operator: &str,
+        one: &'t IdedExpr,
+        other: &'t IdedExpr,
+    ) -> Option<Quick> {
         use Comparison::{AtMost, Equal, Less};
-        if let (Some(one), Some(other)) = (self.text(one), self.text(other)) {
+        if let (Some(one), Some(other)) = (self.compile_text(one), self.compile_text(other)) {
             return match operator {
                 operators::EQUALS => Some(Quick::Equal(one, other)),
-                operators::NOT_EQUALS => Some(not(Quick::Equal(one, other))),
+                operators::NOT_EQUALS => Some(negate_predicate(Quick::Equal(one, other))),
                 _ => None,
             };
         }
-        let (one, other) = (self.whole(one)?, self.whole(other)?);
+        let (one, other) = (self.compile_integer(one)?, self.compile_integer(other)?);
         Some(match operator {
             operators::EQUALS => Quick::Compare(Equal, one, other),
-            operators::NOT_EQUALS => not(Quick::Compare(Equal, one, other)),
+            operators::NOT_EQUALS => negate_predicate(Quick::Compare(Equal, one, other)),
             operators::LESS => Quick::Compare(Less, one, other),
             operators::LESS_EQUALS => Quick::Compare(AtMost, one, other),
             operators::GREATER => Quick::Compare(Less, other, one),
@@ -109,20 +121,21 @@ impl<'t> Compiler<'t> {
     }
 
     /// `x in [a, b]`, `'x' in req.headers` and `x in req.headers['y']`.
-    fn among(self, one: &'t IdedExpr, among: &'t IdedExpr) -> Option<Quick> {
-        let among = search(among);
+    fn compile_membership(self, one: &'t IdedExpr, among: &'t IdedExpr) -> Option<Quick> {
+        let among = unwrap_search(among);
         if let Expr::List(ListExpr { elements, .. }) = &among.expr {
-            let texts = elements.iter().map(|element| self.text(element)).collect::<Option<_>>()?;
-            return Some(Quick::OneOf(self.text(one)?, texts));
+            let texts =
+                elements.iter().map(|element| self.compile_text(element)).collect::<Option<_>>()?;
+            return Some(Quick::OneOf(self.compile_text(one)?, texts));
         }
-        if let Some(message) = self.message(among) {
-            return Some(Quick::HasHeader(message, header(literal(one)?)?));
+        if let Some(message) = self.header_message(among) {
+            return Some(Quick::HasHeader(message, parse_header_name(string_literal(one)?)?));
         }
-        Some(Quick::AmongValues(self.text(one)?, self.values(among)?))
+        Some(Quick::AmongValues(self.compile_text(one)?, self.compile_values(among)?))
     }
 
     /// `exists` and `all`; loops inside of loops are left to the engine.
-    fn each(self, comprehension: &'t ComprehensionExpr) -> Option<Quick> {
+    fn compile_loop(self, comprehension: &'t ComprehensionExpr) -> Option<Quick> {
         let Expr::Literal(LiteralValue::Boolean(start)) = &comprehension.accu_init.expr else {
             return None;
         };
@@ -139,21 +152,21 @@ impl<'t> Compiler<'t> {
         {
             return None;
         }
-        let values = self.values(values)?;
+        let values = self.compile_values(values)?;
         let inside = Self { current: Some(&comprehension.iter_var) };
         match (*start.inner(), step.func_name.as_str()) {
             (false, operators::LOGICAL_OR) => {
-                Some(Quick::Some(values, inside.truth(inner)?.into()))
+                Some(Quick::Some(values, inside.compile_truth(inner)?.into()))
             }
             (true, operators::LOGICAL_AND) => {
-                Some(Quick::Every(values, inside.truth(inner)?.into()))
+                Some(Quick::Every(values, inside.compile_truth(inner)?.into()))
             }
             _ => None,
         }
     }
 
-    fn text(self, node: &'t IdedExpr) -> Option<TextOperand> {
-        if let Some(text) = literal(node) {
+    fn compile_text(self, node: &'t IdedExpr) -> Option<TextOperand> {
+        if let Some(text) = string_literal(node) {
             return Some(TextOperand::Literal(text.to_owned()));
         }
         match &node.expr {
@@ -162,13 +175,13 @@ impl<'t> Compiler<'t> {
             Expr::Select(SelectExpr { operand, field, .. })
                 if field == "value" || field == "Value" =>
             {
-                let Expr::Call(call) = &operand.expr else { return self.variable(node) };
+                let Expr::Call(call) = &operand.expr else { return self.compile_variable(node) };
                 let ("@cookie", [cookies, name]) = (call.func_name.as_str(), call.args.as_slice())
                 else {
                     return None;
                 };
-                let is_request = self.name(cookies)? == "req.cookies";
-                is_request.then_some(TextOperand::Cookie(literal(name)?.to_owned()))
+                let is_request = self.unbound_name(cookies)? == "req.cookies";
+                is_request.then_some(TextOperand::Cookie(string_literal(name)?.to_owned()))
             }
             Expr::Call(call) => {
                 let (operators::INDEX, [values, number]) =
@@ -176,26 +189,26 @@ impl<'t> Compiler<'t> {
                 else {
                     return None;
                 };
-                let number = usize::try_from(integer(number)?).ok()?;
-                Some(TextOperand::Value(self.values(values)?, number))
+                let number = usize::try_from(integer_literal(number)?).ok()?;
+                Some(TextOperand::Value(self.compile_values(values)?, number))
             }
-            _ => self.variable(node),
+            _ => self.compile_variable(node),
         }
     }
 
-    fn variable(self, node: &IdedExpr) -> Option<TextOperand> {
-        facts::TextFact::named(&self.name(node)?).map(TextOperand::Variable)
+    fn compile_variable(self, node: &IdedExpr) -> Option<TextOperand> {
+        facts::TextFact::from_name(&self.unbound_name(node)?).map(TextOperand::Variable)
     }
 
-    fn whole(self, node: &IdedExpr) -> Option<Whole> {
-        if let Some(number) = integer(node) {
+    fn compile_integer(self, node: &IdedExpr) -> Option<Whole> {
+        if let Some(number) = integer_literal(node) {
             return Some(Whole::Literal(number));
         }
-        NumberFact::named(&self.name(node)?).map(Whole::Variable)
+        NumberFact::from_name(&self.unbound_name(node)?).map(Whole::Variable)
     }
 
     /// The values that a node stands for: `req.headers['x']`, `getReqHeader('x')` and so on.
-    fn values(self, node: &'t IdedExpr) -> Option<ValueIterator> {
+    fn compile_values(self, node: &'t IdedExpr) -> Option<ValueIterator> {
         let (map, name, may_be_missing) = match &node.expr {
             Expr::Select(select) if !select.test => {
                 (&*select.operand, select.field.as_str(), false)
@@ -207,13 +220,13 @@ impl<'t> Compiler<'t> {
                     "@header" | "@entry" => true,
                     _ => return None,
                 };
-                (map, literal(name)?, may_be_missing)
+                (map, string_literal(name)?, may_be_missing)
             }
             _ => return None,
         };
-        let of = match self.message(map) {
-            Some(message) => ValueSource::Header(message, header(name)?),
-            None if self.name(map)? == "req.url.query_params" => {
+        let of = match self.header_message(map) {
+            Some(message) => ValueSource::Header(message, parse_header_name(name)?),
+            None if self.unbound_name(map)? == "req.url.query_params" => {
                 ValueSource::Parameter(name.to_owned())
             }
             None => return None,
@@ -222,8 +235,8 @@ impl<'t> Compiler<'t> {
     }
 
     /// The message whose headers a node is.
-    fn message(self, node: &IdedExpr) -> Option<Message> {
-        match self.name(node)?.as_str() {
+    fn header_message(self, node: &IdedExpr) -> Option<Message> {
+        match self.unbound_name(node)?.as_str() {
             "req.headers" => Some(Message::Request),
             "res.headers" => Some(Message::Response),
             _ => None,
@@ -231,7 +244,7 @@ impl<'t> Compiler<'t> {
     }
 
     /// The name that a node spells, unless it is one inside of what a loop is at.
-    fn name(self, node: &IdedExpr) -> Option<String> {
+    fn unbound_name(self, node: &IdedExpr) -> Option<String> {
         if matches!(&node.expr, Expr::Select(select) if select.test) {
             return None;
         }
@@ -240,15 +253,15 @@ impl<'t> Compiler<'t> {
     }
 }
 
-fn not(inner: Quick) -> Quick {
+fn negate_predicate(inner: Quick) -> Quick {
     Quick::Not(Box::new(inner))
 }
 
-fn header(name: &str) -> Option<HeaderName> {
+fn parse_header_name(name: &str) -> Option<HeaderName> {
     HeaderName::try_from(name).ok()
 }
 
-fn integer(node: &IdedExpr) -> Option<i64> {
+fn integer_literal(node: &IdedExpr) -> Option<i64> {
     match &node.expr {
         Expr::Literal(LiteralValue::Int(number)) => Some(*number.inner()),
         _ => None,
@@ -256,7 +269,7 @@ fn integer(node: &IdedExpr) -> Option<i64> {
 }
 
 /// What is looked through, without the call that pays for it.
-fn search(node: &IdedExpr) -> &IdedExpr {
+fn unwrap_search(node: &IdedExpr) -> &IdedExpr {
     match &node.expr {
         Expr::Call(call) if call.func_name == "@search" => call.args.first().unwrap_or(node),
         _ => node,

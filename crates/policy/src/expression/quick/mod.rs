@@ -24,7 +24,7 @@ use super::pattern::CompiledPattern;
 use crate::cidr::{Cidr, is_private};
 use crate::facts::{self, FactSource, FieldValues, Message, NumberFact, Pairs};
 
-pub(super) use self::compile::compile;
+pub(super) use self::compile::compile_predicate;
 pub(crate) use self::reads::FactRead;
 
 /// A truth that is decided without the engine.
@@ -110,45 +110,51 @@ impl Quick {
         Some(match self {
             Self::Is(truth) => *truth,
             Self::Not(inner) => !inner.decide(sight)?,
-            Self::And(one, other) => return both(one, other, sight, false),
-            Self::Or(one, other) => return both(one, other, sight, true),
-            Self::Equal(one, other) => one.read(sight)? == other.read(sight)?,
+            Self::And(one, other) => return decide_both(one, other, sight, false),
+            Self::Or(one, other) => return decide_both(one, other, sight, true),
+            Self::Equal(one, other) => one.read_text(sight)? == other.read_text(sight)?,
             Self::Compare(comparison, one, other) => {
-                comparison.holds(one.read(sight)?, other.read(sight)?)
+                comparison.holds(one.read_number(sight)?, other.read_number(sight)?)
             }
-            Self::Contains(text, part) => text.read(sight)?.contains(&*part.read(sight)?),
-            Self::StartsWith(text, part) => text.read(sight)?.starts_with(&*part.read(sight)?),
-            Self::EndsWith(text, part) => text.read(sight)?.ends_with(&*part.read(sight)?),
+            Self::Contains(text, part) => text.read_text(sight)?.contains(&*part.read_text(sight)?),
+            Self::StartsWith(text, part) => {
+                text.read_text(sight)?.starts_with(&*part.read_text(sight)?)
+            }
+            Self::EndsWith(text, part) => {
+                text.read_text(sight)?.ends_with(&*part.read_text(sight)?)
+            }
             Self::Matches(text, pattern) => {
-                sight.patterns.get(*pattern)?.is_match(&text.read(sight)?)
+                sight.patterns.get(*pattern)?.is_match(&text.read_text(sight)?)
             }
             Self::OneOf(text, texts) => return text.is_one_of(texts, sight),
             Self::AmongValues(text, values) => {
-                let text = text.read(sight)?;
-                values.read(sight)?.any(|value| value == text)
+                let text = text.read_text(sight)?;
+                values.read_values(sight)?.any(|value| value == text)
             }
-            Self::HasHeader(message, name) => sight.source.header(*message, name)?.next().is_some(),
-            Self::HasCookie(name) => sight.source.cookie(name)?.is_some(),
+            Self::HasHeader(message, name) => {
+                sight.source.header_values(*message, name)?.next().is_some()
+            }
+            Self::HasCookie(name) => sight.source.cookie_value(name)?.is_some(),
             Self::HasParameter(name) => {
-                let name = name.read(sight)?;
-                facts::query_pairs(sight.source.query()?).any(|(known, _)| known == name)
+                let name = name.read_text(sight)?;
+                facts::query_pairs(sight.source.query_string()?).any(|(known, _)| known == name)
             }
             Self::InRange(address, range) => {
-                let (address, range) = (address.read(sight)?, range.as_ref());
+                let (address, range) = (address.read_text(sight)?, range.as_ref());
                 let address = address.parse::<IpAddr>();
                 range.zip(address.ok()).is_some_and(|(range, address)| range.contains(address))
             }
             Self::IsPrivate(address) => {
-                address.read(sight)?.parse::<IpAddr>().is_ok_and(is_private)
+                address.read_text(sight)?.parse::<IpAddr>().is_ok_and(is_private)
             }
-            Self::Some(values, inner) => return each(values, inner, sight, true),
-            Self::Every(values, inner) => return each(values, inner, sight, false),
+            Self::Some(values, inner) => return decide_loop(values, inner, sight, true),
+            Self::Every(values, inner) => return decide_loop(values, inner, sight, false),
         })
     }
 }
 
 /// `&&` or `||`: `decisive` on either side decides, whatever is wrong with the other one.
-fn both(one: &Quick, other: &Quick, sight: Sight<'_>, decisive: bool) -> Option<bool> {
+fn decide_both(one: &Quick, other: &Quick, sight: Sight<'_>, decisive: bool) -> Option<bool> {
     let one = one.decide(sight);
     if one == Some(decisive) {
         return one;
@@ -160,9 +166,14 @@ fn both(one: &Quick, other: &Quick, sight: Sight<'_>, decisive: bool) -> Option<
 }
 
 /// A loop over values that ends with the first one that is `decisive`.
-fn each(values: &ValueIterator, inner: &Quick, sight: Sight<'_>, decisive: bool) -> Option<bool> {
+fn decide_loop(
+    values: &ValueIterator,
+    inner: &Quick,
+    sight: Sight<'_>,
+    decisive: bool,
+) -> Option<bool> {
     let mut result = Some(!decisive);
-    for value in values.read(sight)? {
+    for value in values.read_values(sight)? {
         let found = inner.decide(Sight { current: &value, ..sight });
         if found == Some(decisive) {
             return found;
@@ -183,41 +194,41 @@ impl Comparison {
 }
 
 impl TextOperand {
-    fn read<'e>(&'e self, sight: Sight<'e>) -> Option<Cow<'e, str>> {
+    fn read_text<'e>(&'e self, sight: Sight<'e>) -> Option<Cow<'e, str>> {
         match self {
             Self::Literal(text) => Some(Cow::Borrowed(text)),
-            Self::Variable(variable) => sight.source.text(*variable),
-            Self::Value(values, number) => values.read(sight)?.nth(*number),
-            Self::Cookie(name) => sight.source.cookie(name)?,
+            Self::Variable(variable) => sight.source.text_value(*variable),
+            Self::Value(values, number) => values.read_values(sight)?.nth(*number),
+            Self::Cookie(name) => sight.source.cookie_value(name)?,
             Self::Current => Some(Cow::Borrowed(sight.current)),
         }
     }
 
     fn is_one_of(&self, texts: &[TextOperand], sight: Sight<'_>) -> Option<bool> {
-        let text = self.read(sight)?;
+        let text = self.read_text(sight)?;
         // All of the list is there before it is looked through.
-        texts.iter().try_fold(false, |found, one| Some(one.read(sight)? == text || found))
+        texts.iter().try_fold(false, |found, one| Some(one.read_text(sight)? == text || found))
     }
 }
 
 impl Whole {
-    fn read(self, sight: Sight<'_>) -> Option<i64> {
+    fn read_number(self, sight: Sight<'_>) -> Option<i64> {
         match self {
             Self::Literal(number) => Some(number),
-            Self::Variable(variable) => sight.source.number(variable),
+            Self::Variable(variable) => sight.source.number_value(variable),
         }
     }
 }
 
 impl ValueIterator {
     /// The values; none when there being none is an error.
-    fn read<'e>(&'e self, sight: Sight<'e>) -> Option<TokenWalk<'e>> {
+    fn read_values<'e>(&'e self, sight: Sight<'e>) -> Option<TokenWalk<'e>> {
         let mut walk = match &self.of {
             ValueSource::Header(message, name) => {
-                Each::Headers(sight.source.header(*message, name)?).peekable()
+                Each::Headers(sight.source.header_values(*message, name)?).peekable()
             }
             ValueSource::Parameter(name) => {
-                Each::Parameters(facts::query_pairs(sight.source.query()?), name).peekable()
+                Each::Parameters(facts::query_pairs(sight.source.query_string()?), name).peekable()
             }
         };
         (self.may_be_missing || walk.peek().is_some()).then_some(walk)

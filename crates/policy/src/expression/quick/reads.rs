@@ -17,7 +17,7 @@ pub(crate) enum FactRead<'q> {
 
 impl Quick {
     /// All that may be looked at.
-    pub(in super::super) fn reads(&self) -> Vec<FactRead<'_>> {
+    pub(in super::super) fn fact_reads(&self) -> Vec<FactRead<'_>> {
         let mut found = Vec::new();
         self.add_reads(&mut found);
         found
@@ -39,7 +39,7 @@ impl Quick {
                 other.add_reads(found);
             }
             Self::Compare(_, one, other) => {
-                found.extend([one, other].iter().filter_map(|it| it.reads()))
+                found.extend([one, other].iter().filter_map(|it| it.fact_read()))
             }
             Self::Matches(text, _) | Self::InRange(text, _) | Self::IsPrivate(text) => {
                 text.add_reads(found);
@@ -50,7 +50,7 @@ impl Quick {
             }
             Self::AmongValues(text, values) => {
                 text.add_reads(found);
-                found.push(values.reads());
+                found.push(values.fact_read());
             }
             Self::HasHeader(message, name) => found.push(FactRead::Header(*message, name)),
             Self::HasCookie(_) => found.push(FactRead::Cookies),
@@ -59,7 +59,7 @@ impl Quick {
                 found.push(FactRead::Query);
             }
             Self::Some(values, inner) | Self::Every(values, inner) => {
-                found.push(values.reads());
+                found.push(values.fact_read());
                 inner.add_reads(found);
             }
         }
@@ -71,14 +71,14 @@ impl TextOperand {
         found.extend(match self {
             Self::Literal(_) | Self::Current => None,
             Self::Variable(variable) => Some(FactRead::Text(*variable)),
-            Self::Value(values, _) => Some(values.reads()),
+            Self::Value(values, _) => Some(values.fact_read()),
             Self::Cookie(_) => Some(FactRead::Cookies),
         });
     }
 }
 
 impl Whole {
-    fn reads<'q>(self) -> Option<FactRead<'q>> {
+    fn fact_read<'q>(self) -> Option<FactRead<'q>> {
         match self {
             Self::Literal(_) => None,
             Self::Variable(variable) => Some(FactRead::Number(variable)),
@@ -87,7 +87,7 @@ impl Whole {
 }
 
 impl ValueIterator {
-    fn reads(&self) -> FactRead<'_> {
+    fn fact_read(&self) -> FactRead<'_> {
         match &self.of {
             ValueSource::Header(message, name) => FactRead::Header(*message, name),
             ValueSource::Parameter(_) => FactRead::Query,

@@ -171,14 +171,14 @@ fn exchanges() -> [Exchange; 3] {
     let tls = Some(TlsFacts { sni: "a.example".into(), ..TlsFacts::default() });
     let full = Request::new(head, "https", now);
     let mut full =
-        Exchange::of_request(connection("[::ffff:10.1.2.3]:1234", tls), endpoint.clone(), full);
+        Exchange::from_request(connection("[::ffff:10.1.2.3]:1234", tls), endpoint.clone(), full);
     let response =
         http::Response::builder().status(404).header("x-a", "b").header("x_response_twin", "b");
     let response = response.header("content-type", "text/plain").body(()).unwrap();
     full.set_response(Response::new(response.into_parts().0));
     let (head, ()) = http::Request::get("/").body(()).unwrap().into_parts();
     let bare = Request::new(head, "http", now);
-    let bare = Exchange::of_request(connection("8.8.8.8:1", None), endpoint.clone(), bare);
+    let bare = Exchange::from_request(connection("8.8.8.8:1", None), endpoint.clone(), bare);
     [full, bare, Exchange::new(connection("8.8.8.8:1", None), endpoint)]
 }
 
@@ -232,7 +232,7 @@ fn compare_with_message(head: &RequestHead<'_, '_>) {
     let [template, ..] = exchanges();
     let request = Request::new(parts, "https", Utc::now());
     let exchange =
-        Exchange::of_request(template.connection.clone(), template.endpoint.clone(), request);
+        Exchange::from_request(template.connection.clone(), template.endpoint.clone(), request);
     let view = HeadView {
         method: head.method,
         target: head.target,
@@ -251,7 +251,7 @@ fn compare_with_message(head: &RequestHead<'_, '_>) {
     let mut compared = 0;
     for source in QUICK.iter().chain(MORE_OF_HEADS) {
         let expression = compile(source);
-        if expression.reads().unwrap().iter().all(is_of_head) {
+        if expression.fact_reads().unwrap().iter().all(is_of_head) {
             let (_, slow) = both(&expression, &exchange);
             assert_eq!(expression.is_true_of(&view), slow, "{source}");
             compared += 1;

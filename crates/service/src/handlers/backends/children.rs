@@ -23,7 +23,7 @@ pub(super) fn check_count(count: usize, code: ErrorCode) -> Result<(), Refusal> 
 }
 
 /// Puts these backends into another.
-pub(super) fn hold<'c>(
+pub(super) fn set_children<'c>(
     change: &Transaction<'_>,
     id: &str,
     children: impl Iterator<Item = &'c String> + Clone,
@@ -32,7 +32,7 @@ pub(super) fn hold<'c>(
         check_exists(change, "backends", child)?;
     }
     check_nesting(change, id, children.clone())?;
-    change.link(id, CHILD, children.map(String::as_str))?;
+    change.replace_references(id, CHILD, children.map(String::as_str))?;
     Ok(())
 }
 
@@ -50,12 +50,12 @@ fn check_nesting<'c>(
     if start.contains(id) {
         return Err(cycle());
     }
-    let below = levels(start, |inner| view.references(inner, CHILD))?;
+    let below = collect_levels(start, |inner| view.references(inner, CHILD))?;
     if below.iter().any(|level| level.contains(id)) {
         return Err(cycle());
     }
     let start = HashSet::from([id.to_owned()]);
-    let above = levels(start, |inner| view.referrers(inner, CHILD))?;
+    let above = collect_levels(start, |inner| view.referrers(inner, CHILD))?;
     if above.len() + below.len() > DEEPEST {
         let message = format!("backends: more than {DEEPEST} backends stand inside one another");
         return Err(Refusal::new(code::BACKEND_CYCLE, message));
@@ -65,7 +65,7 @@ fn check_nesting<'c>(
 
 /// The backends at each distance from `start`, `start` itself first. What is reached in several
 /// ways is in several levels; there are at most one more of them than are allowed.
-fn levels(
+fn collect_levels(
     start: HashSet<String>,
     next: impl Fn(&str) -> Result<Vec<String>, store::StoreError>,
 ) -> Result<Vec<HashSet<String>>, Refusal> {

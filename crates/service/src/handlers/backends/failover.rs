@@ -6,7 +6,7 @@ use ginnel_api::remote::backends::failover::{Create, FailoverBackend, Update};
 use ginnel_gateway::modules::backend::check_backend_id;
 use ginnel_store::Transaction;
 
-use super::children::{check_count, hold};
+use super::children::{check_count, set_children};
 use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
 use crate::{Refusal, code};
 
@@ -16,30 +16,30 @@ usual_handlers! { backends::failover }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let backends = check_children(params.backends.unwrap_or_default())?;
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         let backend = new_item!(change, params => FailoverBackend {});
-        keep(change, backend, Some(backends))
+        store_backend(change, backend, Some(backends))
     });
     create.await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let backends = params.backends.map(check_children).transpose()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let backend = changed_item!(change, params => FailoverBackend { description, metadata });
-        keep(change, backend, backends)
+        store_backend(change, backend, backends)
     });
     update.await
 }
 
 /// Stores a backend, with new children if there are any.
-fn keep(
+fn store_backend(
     change: &Transaction<'_>,
     mut backend: FailoverBackend,
     children: Option<Vec<String>>,
 ) -> Result<FailoverBackend, Refusal> {
     if let Some(children) = children {
-        hold(change, &backend.id, children.iter())?;
+        set_children(change, &backend.id, children.iter())?;
         backend.backends = Some(children);
     }
     stored(change, backend)

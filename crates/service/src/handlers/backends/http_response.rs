@@ -19,7 +19,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let body = check_body(params.body.unwrap_or_default())?;
     let headers = check_headers(params.headers.unwrap_or_default())?;
     let status_code = check_status(params.status_code.unwrap_or(200))?;
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         stored(
             change,
             new_item!(change, params => HttpResponseBackend {
@@ -36,7 +36,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let body = params.body.map(check_body).transpose()?;
     let headers = params.headers.map(check_headers).transpose()?;
     let status_code = params.status_code.map(check_status).transpose()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let mut backend = changed_item!(
             change, params => HttpResponseBackend { description, metadata }
         );

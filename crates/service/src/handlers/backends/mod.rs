@@ -12,7 +12,7 @@ use ginnel_store::{Document, Transaction, View};
 use super::{
     Context, Handler, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
 };
-use crate::context::remove;
+use crate::context::remove_or_refuse;
 use crate::{Refusal, code};
 
 /// The role of a backend for the edges and routes that send traffic to it.
@@ -42,7 +42,7 @@ pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<(),
 /// Deletes a backend that nothing refers to.
 fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
     check_unused(change, id, &[CHILD, TARGET], "backend", code::BACKEND_IN_USE)?;
-    remove::<D>(change, id)
+    remove_or_refuse::<D>(change, id)
 }
 
 /// Implements `StoredResource` for a backend with one address.

@@ -38,7 +38,7 @@ usual_handlers! { backends::static_ }
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let address = checked_address(&params.address)?;
     let tls = params.tls.map(checked_tls).transpose()?.unwrap_or_default();
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         stored(
             change,
             new_item!(change, params => StaticBackend {
@@ -59,12 +59,12 @@ async fn update(service: Context, mut params: Update) -> OperationResult<Update>
     let address = params.address.take().filter(|address| !address.is_empty());
     params.address = address.as_deref().map(checked_address).transpose()?;
     params.tls = params.tls.map(checked_tls).transpose()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let mut backend = changed_item!(
             change, params => StaticBackend { description, metadata, address }
         );
         if let Some(tls) = params.tls {
-            backend.tls = Some(updated(backend.tls.unwrap_or_default(), tls));
+            backend.tls = Some(merge_tls(backend.tls.unwrap_or_default(), tls));
         }
         stored(change, backend)
     });
@@ -72,7 +72,7 @@ async fn update(service: Context, mut params: Update) -> OperationResult<Update>
 }
 
 /// The stored settings with those of a request; fields that the request omits keep their value.
-fn updated(stored: StaticBackendTls, new: StaticBackendTls) -> StaticBackendTls {
+fn merge_tls(stored: StaticBackendTls, new: StaticBackendTls) -> StaticBackendTls {
     StaticBackendTls {
         enabled: new.enabled.or(stored.enabled),
         verify: new.verify.or(stored.verify),
@@ -98,9 +98,10 @@ fn checked_authorities(pem: &str) -> Result<String, Refusal> {
         let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());
         return Err(invalid(&problem));
     }
-    let certificates = certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
+    let certificates =
+        certificate::parse_certificates(pem.as_bytes()).map_err(|it| invalid(&it))?;
     tls::client_config_trusting(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
-    Ok(certificate::pem_of(&certificates))
+    Ok(certificate::encode_pem_chain(&certificates))
 }
 
 /// The name in its normal form.

@@ -25,7 +25,7 @@ impl StoredResource for TunnelGroupBackend {
     fn observe(&mut self, service: &ServiceState) {
         let labels = self.labels.clone().unwrap_or_default();
         let refer = |id: &str| Ref { id: id.to_owned(), uri: service.base.of(id) };
-        let serving = service.registry.serving(&labels);
+        let serving = service.registry.tunnels_with_labels(&labels);
         self.tunnels = Some(serving.iter().map(|tunnel| refer(&tunnel.id)).collect());
     }
 
@@ -38,7 +38,7 @@ usual_handlers! { backends::tunnel_group }
 
 async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let labels = check_labels(params.labels.unwrap_or_default())?;
-    let create = service.change(move |change| {
+    let create = service.write_resource(move |change| {
         stored(
             change,
             new_item!(change, params => TunnelGroupBackend {
@@ -51,7 +51,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let labels = params.labels.map(check_labels).transpose()?;
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let mut backend = changed_item!(
             change, params => TunnelGroupBackend { description, metadata }
         );

@@ -58,7 +58,7 @@ impl HostportsOwner {
         edge_id: &str,
         hostports: &[String],
     ) -> Result<(), Refusal> {
-        hostports::claim(change, edge_id, hostports)?;
+        hostports::claim_hostports(change, edge_id, hostports)?;
         let Self { owner_id, only_reserved, .. } = self;
         let domains = DomainClaim { owner_id, only_reserved: *only_reserved };
         hostports::take_domains(change, edge_id, hostports, &domains)
@@ -74,16 +74,16 @@ pub(super) async fn keep<E: Edge>(
     + 'static,
     edge: impl FnOnce(&Transaction<'_>) -> Result<E, Refusal> + Clone + Send + 'static,
 ) -> Result<E, Refusal> {
-    let hostports = hostports::checked(hostports)?;
+    let hostports = hostports::normalize_hostports(hostports)?;
     E::check_hostports(&service, hostports.as_deref().unwrap_or_default())?;
     let modules = CheckedModules::check(&service, check).await?;
     let _held = modules.compiled();
     let owner = HostportsOwner::of(&service);
-    let keep = service.change(move |change| {
+    let keep = service.write_resource(move |change| {
         let mut edge = edge(change)?;
-        modules.set(change, &mut edge)?;
+        modules.apply_to(change, &mut edge)?;
         edge.claim(change, hostports, &owner)?;
-        edge.keep(change)?;
+        edge.store_with_links(change)?;
         Ok(edge)
     });
     keep.await

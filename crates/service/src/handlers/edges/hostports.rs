@@ -22,7 +22,9 @@ const TLS_EDGE_PORT: u16 = 443;
 ///
 /// # Errors
 /// If an entry is not `host:port`.
-pub(super) fn checked(hostports: Option<Vec<String>>) -> Result<Option<Vec<String>>, Refusal> {
+pub(super) fn normalize_hostports(
+    hostports: Option<Vec<String>>,
+) -> Result<Option<Vec<String>>, Refusal> {
     let Some(hostports) = hostports else { return Ok(None) };
     if hostports.len() > MAX_HOSTPORTS {
         let message =
@@ -117,15 +119,15 @@ pub(super) fn check_ports(
 }
 
 /// Claims hosts and ports in place of those that the edge had.
-pub(super) fn claim(
+pub(super) fn claim_hostports(
     change: &Transaction<'_>,
     edge_id: &str,
     hostports: &[String],
 ) -> Result<(), Refusal> {
-    change.release(HOSTPORTS, edge_id)?;
+    change.release_claims(HOSTPORTS, edge_id)?;
     for (index, text) in hostports.iter().enumerate() {
         // Names of hosts do not tell upper and lower case apart.
-        if !change.claim(HOSTPORTS, &text.to_ascii_lowercase(), edge_id)? {
+        if !change.claim_key(HOSTPORTS, &text.to_ascii_lowercase(), edge_id)? {
             let message = format!("hostports[{index}]: {text:?} belongs to another edge");
             return Err(Refusal::new(code::HOSTPORT_TAKEN, message));
         }
@@ -151,8 +153,8 @@ pub(super) fn take_addresses(
         }
         reserved.push(address.id);
     }
-    change.link(edge_id, ADDRESS, reserved.iter().map(String::as_str))?;
-    Ok(change.link(edge_id, HOSTPORTS_OWNER, [owner_id])?)
+    change.replace_references(edge_id, ADDRESS, reserved.iter().map(String::as_str))?;
+    Ok(change.replace_references(edge_id, HOSTPORTS_OWNER, [owner_id])?)
 }
 
 /// Refuses hosts of an edge that its owner may not have; notes the domains that they belong to.
@@ -166,7 +168,7 @@ pub(super) fn take_domains(
     for (index, text) in hostports.iter().enumerate() {
         let place = HostPortPattern::parse(text);
         let host = place.map_or_else(|_| text.clone(), |place| place.host_pattern());
-        let checked = claim.check(change, &host)?;
+        let checked = claim.check_host(change, &host)?;
         domains.extend(checked.map_err(|denial| {
             let (code, problem) = match denial {
                 DomainDenial::Foreign => (code::HOSTPORT_OF_ANOTHER, "is reserved by another"),
@@ -175,6 +177,6 @@ pub(super) fn take_domains(
             Refusal::new(code, format!("hostports[{index}]: the domain of {text:?} {problem}"))
         })?);
     }
-    change.link(edge_id, DOMAIN, domains.iter().map(String::as_str))?;
-    Ok(change.link(edge_id, HOSTPORTS_OWNER, [claim.owner_id])?)
+    change.replace_references(edge_id, DOMAIN, domains.iter().map(String::as_str))?;
+    Ok(change.replace_references(edge_id, HOSTPORTS_OWNER, [claim.owner_id])?)
 }

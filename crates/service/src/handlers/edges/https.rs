@@ -16,13 +16,13 @@ use super::{
 };
 use crate::Refusal;
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove};
+use crate::context::{StoredResource, find_or_refuse, remove_or_refuse};
 use crate::references::{EDGE_OF_ROUTE, routes_of};
 
 impl StoredResource for HttpsEdge {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
-        modules::locate(base, https_modules!(module_references, [self]));
+        modules::fill_uris(base, https_modules!(module_references, [self]));
         for route in self.routes.iter_mut().flatten() {
             route.locate(base);
         }
@@ -35,8 +35,9 @@ impl StoredResource for HttpsEdge {
 
     fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
         let routes = change.referrers(id, EDGE_OF_ROUTE)?;
-        change.for_each(&routes, |route| change.remove::<HttpsEdgeRoute>(route).map(drop))?;
-        remove::<Self>(change, id)
+        change
+            .for_each(&routes, |route| change.remove_document::<HttpsEdgeRoute>(route).map(drop))?;
+        remove_or_refuse::<Self>(change, id)
     }
 }
 
@@ -46,12 +47,12 @@ impl ModuleHolder for HttpsEdge {
     const SCOPE: Scope = Scope::HttpsRoute;
 
     fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
-        found(view, id)
+        find_or_refuse(view, id)
     }
 
-    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
         modules::link_authorities(change, &self.id, self.mutual_tls.as_ref())?;
-        Ok(change.put(self)?)
+        Ok(change.put_document(self)?)
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) trait ModuleHolder: StoredResource {
     }
 
     /// Stores it, and what it refers to.
-    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal>;
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal>;
 }
 
 /// Where a module stands in what it belongs to.
@@ -72,7 +72,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
         check: impl FnOnce(&mut Self, &ModuleChecker) -> Result<(), InvalidModule> + Send + 'static,
     ) -> Result<Self, Refusal> {
         let checker = ModuleChecker {
-            policies: service.policies(),
+            policies: service.policy_cache(),
             scope: H::SCOPE,
             known_addresses: service.known_addresses(),
             applications: service.oauth_applications(),
@@ -110,7 +110,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
     }
 
     /// Puts the modules in place, unless they refer to what does not exist.
-    pub(super) fn set(self, change: &Transaction<'_>, holder: &mut H) -> Result<(), Refusal> {
+    pub(super) fn apply_to(self, change: &Transaction<'_>, holder: &mut H) -> Result<(), Refusal> {
         for (ReferenceField { field, noun, number }, ids) in &self.references {
             for id in ids {
                 if !change.exists(id)? {
@@ -120,7 +120,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
             }
         }
         for (field, names) in &self.secrets {
-            vaults::link(change, holder.id(), field, names)?;
+            vaults::link_secrets(change, holder.id(), field, names)?;
         }
         self.set.into_iter().for_each(|set| set(holder));
         if holder.has_two_policies() {
@@ -139,11 +139,11 @@ pub(super) fn link_authorities(
 ) -> Result<(), Refusal> {
     let authorities = module.and_then(|it| it.certificate_authorities.as_ref());
     let ids = authorities.into_iter().flatten().map(|authority| authority.id.as_str());
-    Ok(change.link(edge_id, certificate_authorities::AUTHORITY, ids)?)
+    Ok(change.replace_references(edge_id, certificate_authorities::AUTHORITY, ids)?)
 }
 
 /// Fills in the addresses of what modules refer to.
-pub(super) fn locate<'m>(base: &Base, references: impl IntoIterator<Item = Vec<&'m mut Ref>>) {
+pub(super) fn fill_uris<'m>(base: &Base, references: impl IntoIterator<Item = Vec<&'m mut Ref>>) {
     for reference in references.into_iter().flatten() {
         reference.uri = base.of(&reference.id);
     }
@@ -161,10 +161,10 @@ pub(super) async fn replace<H: ModuleHolder, M: EdgeModule>(
     });
     let modules = checked.await?;
     let _held = modules.compiled();
-    let replace = service.change(move |change| {
+    let replace = service.write_resource(move |change| {
         let mut holder = H::find(change, &path)?;
-        modules.set(change, &mut holder)?;
-        holder.keep(change)?;
+        modules.apply_to(change, &mut holder)?;
+        holder.store_with_links(change)?;
         Ok(holder)
     });
     field(&mut replace.await?).take().ok_or_else(Refusal::not_found)
@@ -177,7 +177,7 @@ pub(super) async fn show<H: ModuleHolder, M>(
     field: ModuleField<H, M>,
 ) -> Result<M, Refusal> {
     let holder = service.read(move |view| H::find(view, &path)).await?;
-    field(&mut service.located(holder)).take().ok_or_else(Refusal::not_found)
+    field(&mut service.with_addresses(holder)).take().ok_or_else(Refusal::not_found)
 }
 
 /// Removes a module. Removing what is not there is no error (remote API sheet, section 3).
@@ -191,9 +191,9 @@ pub(super) async fn remove<H: ModuleHolder, M: EdgeModule>(
         match field(&mut holder).take() {
             Some(_) => {
                 if let Some(reference) = M::REFERENCE {
-                    vaults::link(change, holder.id(), reference.field, &[])?;
+                    vaults::link_secrets(change, holder.id(), reference.field, &[])?;
                 }
-                holder.keep(change)
+                holder.store_with_links(change)
             }
             None => Ok(()),
         }
@@ -248,7 +248,7 @@ macro_rules! module_references {
         [$holder:ident]
         $({ $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $($rest:tt)+ })+
     ) => {
-        [$( $holder.$name.as_mut().map(EdgeModule::references) ),+].into_iter().flatten()
+        [$( $holder.$name.as_mut().map(EdgeModule::references_mut) ),+].into_iter().flatten()
     };
 }
 

@@ -14,7 +14,7 @@ use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
 use super::{Context, Handler, OperationResult, backends, on};
 use crate::address::Base;
-use crate::context::{StoredResource, found, remove};
+use crate::context::{StoredResource, find_or_refuse, remove_or_refuse};
 use crate::references::EDGE_OF_ROUTE;
 use crate::{Refusal, code};
 
@@ -24,7 +24,7 @@ const MAX_MATCH_BYTES: usize = 1024;
 impl StoredResource for HttpsEdgeRoute {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of_route(self.edge_id.as_deref().unwrap_or_default(), &self.id);
-        modules::locate(base, route_modules!(module_references, [self]));
+        modules::fill_uris(base, route_modules!(module_references, [self]));
     }
 }
 
@@ -42,10 +42,14 @@ impl ModuleHolder for HttpsEdgeRoute {
         self.policy.is_some() && self.traffic_policy.is_some()
     }
 
-    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
-        change.link(&self.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
-        Ok(change.put(self)?)
+        change.replace_references(
+            &self.id,
+            backends::TARGET,
+            backend.map(|backend| backend.id.as_str()),
+        )?;
+        Ok(change.put_document(self)?)
     }
 }
 
@@ -62,8 +66,8 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
     });
     let modules = modules.await?;
     let _held = modules.compiled();
-    let create = service.change(move |change| {
-        let edge: HttpsEdge = found(change, &call.edge_id)?;
+    let create = service.write_resource(move |change| {
+        let edge: HttpsEdge = find_or_refuse(change, &call.edge_id)?;
         let mut route = HttpsEdgeRoute {
             id: change.new_id(prefix::HTTPS_ROUTE)?,
             edge_id: Some(edge.id.clone()),
@@ -74,10 +78,10 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
             r#match: Some(call.r#match),
             ..HttpsEdgeRoute::default()
         };
-        change.link(&route.id, EDGE_OF_ROUTE, [edge.id.as_str()])?;
-        modules.set(change, &mut route)?;
+        change.replace_references(&route.id, EDGE_OF_ROUTE, [edge.id.as_str()])?;
+        modules.apply_to(change, &mut route)?;
         claim_match(change, &route)?;
-        route.keep(change)?;
+        route.store_with_links(change)?;
         Ok(route)
     });
     create.await
@@ -85,7 +89,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let route = service.read(move |view| route_of(view, &params.edge_id, &params.id)).await?;
-    Ok(service.located(route))
+    Ok(service.with_addresses(route))
 }
 
 async fn update(service: Context, mut call: Update) -> OperationResult<Update> {
@@ -97,9 +101,9 @@ async fn update(service: Context, mut call: Update) -> OperationResult<Update> {
     });
     let modules = modules.await?;
     let _held = modules.compiled();
-    let update = service.change(move |change| {
+    let update = service.write_resource(move |change| {
         let mut route = route_of(change, &call.edge_id, &call.id)?;
-        modules.set(change, &mut route)?;
+        modules.apply_to(change, &mut route)?;
         let rematch = call.match_type.is_some() || call.r#match.is_some();
         route.description = call.description.or(route.description.take());
         route.metadata = call.metadata.or(route.metadata.take());
@@ -108,7 +112,7 @@ async fn update(service: Context, mut call: Update) -> OperationResult<Update> {
         if rematch {
             claim_match(change, &route)?;
         }
-        route.keep(change)?;
+        route.store_with_links(change)?;
         Ok(route)
     });
     update.await
@@ -117,7 +121,7 @@ async fn update(service: Context, mut call: Update) -> OperationResult<Update> {
 async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
         route_of(change, &params.edge_id, &params.id)?;
-        remove::<HttpsEdgeRoute>(change, &params.id)
+        remove_or_refuse::<HttpsEdgeRoute>(change, &params.id)
     });
     delete.await
 }
@@ -137,7 +141,7 @@ fn drop_empty_defaults(call: &mut Update) {
 
 /// A route, if it belongs to the edge in the path.
 fn route_of(view: &View<'_>, edge_id: &str, id: &str) -> Result<HttpsEdgeRoute, Refusal> {
-    let route: HttpsEdgeRoute = found(view, id)?;
+    let route: HttpsEdgeRoute = find_or_refuse(view, id)?;
     if route.edge_id.as_deref() == Some(edge_id) { Ok(route) } else { Err(Refusal::not_found()) }
 }
 
@@ -145,8 +149,12 @@ fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), R
     let space = format!("match:{}", route.edge_id.as_deref().unwrap_or_default());
     let kind = route.match_type.as_deref().unwrap_or_default();
     let path = route.r#match.as_deref().unwrap_or_default();
-    change.release(&space, &route.id)?;
-    if !change.claim(&space, &format!("{kind} {}", RequestPath::new(path).normal()), &route.id)? {
+    change.release_claims(&space, &route.id)?;
+    if !change.claim_key(
+        &space,
+        &format!("{kind} {}", RequestPath::new(path).normal()),
+        &route.id,
+    )? {
         let message = format!("match: another route of the edge has {kind} {path:?}");
         return Err(Refusal::new(code::MATCH_DUPLICATE, message));
     }
@@ -154,7 +162,7 @@ fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), R
 }
 
 /// What is ambiguous in a path, so that no request gets to it.
-fn ambiguity(kind: &str, path: &str) -> Option<Ambiguity> {
+fn path_ambiguity(kind: &str, path: &str) -> Option<Ambiguity> {
     // The last segment of a prefix may go on: `/.` leads to `/.well-known`.
     let extended = format!("{path}x");
     RequestPath::new(if kind == "path_prefix" { &extended } else { path }).ambiguity()
@@ -172,7 +180,7 @@ fn check_match(kind: &str, path: &str) -> Result<(), Refusal> {
         let message =
             format!("match: is {} bytes long, the limit is {MAX_MATCH_BYTES}", path.len());
         (code::MATCH_TOO_LONG, message)
-    } else if let Some(ambiguity) = ambiguity(kind, path) {
+    } else if let Some(ambiguity) = path_ambiguity(kind, path) {
         let content = ambiguity.content();
         (code::INVALID_VALUE, format!("match: {path:?} is ambiguous: it holds {content}"))
     } else {

@@ -16,12 +16,12 @@ use super::{
 };
 use crate::Refusal;
 use crate::address::Base;
-use crate::context::{StoredResource, found};
+use crate::context::{StoredResource, find_or_refuse};
 
 impl StoredResource for TcpEdge {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
-        modules::locate(base, tcp_modules!(module_references, [self]));
+        modules::fill_uris(base, tcp_modules!(module_references, [self]));
     }
 }
 
@@ -31,17 +31,21 @@ impl ModuleHolder for TcpEdge {
     const SCOPE: Scope = Scope::TcpEdge;
 
     fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
-        found(view, id)
+        find_or_refuse(view, id)
     }
 
     fn has_two_policies(&self) -> bool {
         self.policy.is_some() && self.traffic_policy.is_some()
     }
 
-    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
-        change.link(&self.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
-        Ok(change.put(self)?)
+        change.replace_references(
+            &self.id,
+            backends::TARGET,
+            backend.map(|backend| backend.id.as_str()),
+        )?;
+        Ok(change.put_document(self)?)
     }
 }
 
@@ -62,7 +66,7 @@ impl Edge for TcpEdge {
         owner: &HostportsOwner,
     ) -> Result<(), Refusal> {
         if let Some(hostports) = hostports {
-            hostports::claim(change, &self.id, &hostports)?;
+            hostports::claim_hostports(change, &self.id, &hostports)?;
             hostports::take_addresses(change, &self.id, &hostports, &owner.owner_id)?;
             self.hostports = Some(hostports);
         }

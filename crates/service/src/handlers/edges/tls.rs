@@ -16,13 +16,13 @@ use super::{
     new_item, on,
 };
 use crate::address::Base;
-use crate::context::{StoredResource, found};
+use crate::context::{StoredResource, find_or_refuse};
 use crate::{Refusal, code};
 
 impl StoredResource for TlsEdge {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
-        modules::locate(base, tls_modules!(module_references, [self]));
+        modules::fill_uris(base, tls_modules!(module_references, [self]));
     }
 }
 
@@ -32,19 +32,23 @@ impl ModuleHolder for TlsEdge {
     const SCOPE: Scope = Scope::TcpEdge;
 
     fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
-        found(view, id)
+        find_or_refuse(view, id)
     }
 
     fn has_two_policies(&self) -> bool {
         self.policy.is_some() && self.traffic_policy.is_some()
     }
 
-    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
         check_modules_together(self)?;
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
-        change.link(&self.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
+        change.replace_references(
+            &self.id,
+            backends::TARGET,
+            backend.map(|backend| backend.id.as_str()),
+        )?;
         modules::link_authorities(change, &self.id, self.mutual_tls.as_ref())?;
-        Ok(change.put(self)?)
+        Ok(change.put_document(self)?)
     }
 }
 

@@ -12,10 +12,10 @@ use ginnel_policy::problem::{Problem, code as problem_code};
 use ginnel_policy::{self as policy, Phase, Policy};
 use ginnel_store::Transaction;
 
-use super::{at, binding_of, completed, find, refer};
+use super::{binding_of, complete_all, endpoint_at, find_endpoint, reference_to};
 use crate::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};
 use crate::cluster::EndpointKey;
-use crate::context::{Context, OperationResult, ServiceState, found, remove};
+use crate::context::{Context, OperationResult, ServiceState, find_or_refuse, remove_or_refuse};
 use crate::domains::{ADDRESS, DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER, address_at};
 use crate::references::HOSTPORTS;
 use crate::vaults;
@@ -28,13 +28,13 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
     let address = read_url(&params.url)?;
     check_type(params.r#type.as_deref())?;
     check_terms(&address, params.bindings.as_deref(), params.pooling_enabled)?;
-    let policy = CheckedPolicy::check(&service, &address, params.traffic_policy).await?;
+    let policy = CheckedPolicy::check_text(&service, &address, params.traffic_policy).await?;
     check_free(&service, &address, "")?;
-    let owner = EndpointOwner::of(&service);
+    let owner = EndpointOwner::from_context(&service);
     let create = service.write(move |change| {
         let (id, now) = (change.new_id(prefix::ENDPOINT)?, change.now());
-        policy.refer(change, &id)?;
-        owner.claim(change, &id, &address)?;
+        policy.link_references(change, &id)?;
+        owner.claim_address(change, &id, &address)?;
         let endpoint = CloudEndpoint {
             id,
             created_at: now.clone(),
@@ -45,16 +45,16 @@ pub(super) async fn create(service: Context, params: Create) -> OperationResult<
             metadata: params.metadata.unwrap_or_default(),
             traffic_policy: policy.text,
         };
-        change.put(&endpoint)?;
+        change.put_document(&endpoint)?;
         Ok(endpoint)
     });
     let endpoint = create.await?;
-    show(&service, endpoint).await
+    show_endpoint(&service, endpoint).await
 }
 
 pub(super) async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let id = params.id.clone();
-    let before = stored(&service, &id).await?;
+    let before = find_stored(&service, &id).await?;
     // Generated clients send empty texts and lists for what is left out.
     let url = params.url.filter(|url| !url.is_empty());
     let text = params.traffic_policy.filter(|text| !text.is_empty());
@@ -70,29 +70,29 @@ pub(super) async fn update(service: Context, params: Update) -> OperationResult<
         // Another URL may need another kind of policy.
         (_, text) => {
             let text = text.unwrap_or_else(|| before.traffic_policy.clone());
-            Some(CheckedPolicy::check(&service, &address, text).await?)
+            Some(CheckedPolicy::check_text(&service, &address, text).await?)
         }
     };
-    let (has_url, owner) = (url.is_some(), EndpointOwner::of(&service));
+    let (has_url, owner) = (url.is_some(), EndpointOwner::from_context(&service));
     let update = service.write(move |change| {
-        let mut endpoint: CloudEndpoint = found(change, &id)?;
+        let mut endpoint: CloudEndpoint = find_or_refuse(change, &id)?;
         if let Some(policy) = policy {
             check_unchanged(&before, &endpoint)?;
-            policy.refer(change, &id)?;
+            policy.link_references(change, &id)?;
             endpoint.traffic_policy = policy.text;
         }
         if has_url {
-            owner.claim(change, &id, &address)?;
+            owner.claim_address(change, &id, &address)?;
             (endpoint.url, endpoint.owner_id) = (address.url(), owner.owner_id);
         }
         endpoint.description = params.description.unwrap_or(endpoint.description);
         endpoint.metadata = params.metadata.unwrap_or(endpoint.metadata);
         endpoint.updated_at = change.now();
-        change.put(&endpoint)?;
+        change.put_document(&endpoint)?;
         Ok(endpoint)
     });
     let endpoint = update.await?;
-    show(&service, endpoint).await
+    show_endpoint(&service, endpoint).await
 }
 
 /// Refuses a change whose policy was checked for what the endpoint was before another call.
@@ -105,14 +105,14 @@ fn check_unchanged(before: &CloudEndpoint, now: &CloudEndpoint) -> Result<(), Re
 }
 
 pub(super) async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
-    stored(&service, &params.id).await?;
-    let delete = service.write(move |change| remove::<CloudEndpoint>(change, &params.id));
+    find_stored(&service, &params.id).await?;
+    let delete = service.write(move |change| remove_or_refuse::<CloudEndpoint>(change, &params.id));
     delete.await
 }
 
 /// A cloud endpoint as the API shows it.
-pub(super) fn shown(gateway: &Gateway, endpoint: CloudEndpoint) -> Endpoint {
-    let address = CloudAddress::read(&endpoint.url).ok();
+pub(super) fn to_endpoint(gateway: &Gateway, endpoint: CloudEndpoint) -> Endpoint {
+    let address = CloudAddress::parse_url(&endpoint.url).ok();
     let place = address.as_ref().map_or(("", 0), |it| (it.host.as_str(), it.port));
     let public_url = address.as_ref().and_then(|address| match address.scheme {
         _ if address.is_internal() => None,
@@ -127,25 +127,25 @@ pub(super) fn shown(gateway: &Gateway, endpoint: CloudEndpoint) -> Endpoint {
         public_url: public_url.or_else(|| Some(endpoint.url.clone())),
         description: Some(endpoint.description.0),
         metadata: Some(endpoint.metadata),
-        principal: refer(&endpoint.owner_id),
+        principal: reference_to(&endpoint.owner_id),
         traffic_policy: Some(endpoint.traffic_policy),
-        ..at(&endpoint.url, place)
+        ..endpoint_at(&endpoint.url, place)
     }
 }
 
-async fn show(service: &Context, endpoint: CloudEndpoint) -> Result<Endpoint, Refusal> {
-    let endpoint = shown(&service.shared.gateway, endpoint);
-    completed(service, vec![endpoint]).await?.pop().ok_or_else(Refusal::not_found)
+async fn show_endpoint(service: &Context, endpoint: CloudEndpoint) -> Result<Endpoint, Refusal> {
+    let endpoint = to_endpoint(&service.shared.gateway, endpoint);
+    complete_all(service, vec![endpoint]).await?.pop().ok_or_else(Refusal::not_found)
 }
 
 /// The cloud endpoint with this identifier; one of an agent or an edge is refused in words.
-async fn stored(service: &Context, id: &str) -> Result<CloudEndpoint, Refusal> {
+async fn find_stored(service: &Context, id: &str) -> Result<CloudEndpoint, Refusal> {
     let wanted = id.to_owned();
-    let read = service.read(move |view| Ok(view.find::<CloudEndpoint>(&wanted)?));
+    let read = service.read(move |view| Ok(view.find_document::<CloudEndpoint>(&wanted)?));
     if let Some(endpoint) = read.await? {
         return Ok(endpoint);
     }
-    match find(service, id.to_owned()).await? {
+    match find_endpoint(service, id.to_owned()).await? {
         None => Err(Refusal::not_found()),
         Some(endpoint) => {
             let holder = if endpoint.edge.is_some() { "an edge" } else { "an agent" };
@@ -157,7 +157,7 @@ async fn stored(service: &Context, id: &str) -> Result<CloudEndpoint, Refusal> {
 }
 
 fn read_url(url: &str) -> Result<CloudAddress, Refusal> {
-    let read = CloudAddress::read(url);
+    let read = CloudAddress::parse_url(url);
     read.map_err(|problem| Refusal::new(code::INVALID_VALUE, format!("url: {problem}")))
 }
 
@@ -231,33 +231,33 @@ struct EndpointOwner {
 }
 
 impl EndpointOwner {
-    fn of(service: &Context) -> Self {
+    fn from_context(service: &Context) -> Self {
         let owner_id = service.caller.owner_id.clone();
         Self { owner_id, only_reserved: service.shared.reserved_domains_only }
     }
 
     /// Claims an address in place of the one that the endpoint had; notes what it belongs to.
-    fn claim(
+    fn claim_address(
         &self,
         change: &Transaction<'_>,
         id: &str,
         address: &CloudAddress,
     ) -> Result<(), Refusal> {
-        let claimed = address.claim();
+        let claimed = address.claimed_key();
         if let Some(other) = change.claimant(HOSTPORTS, &claimed)?.filter(|other| other != id) {
             let message = format!("url: {:?} belongs to {other}", address.url());
             return Err(Refusal::new(code::ENDPOINT_ONLINE, message));
         }
-        change.release(HOSTPORTS, id)?;
-        change.claim(HOSTPORTS, &claimed, id)?;
-        let reserved_address = self.address(change, address)?;
-        change.link(id, ADDRESS, reserved_address.as_deref())?;
-        change.link(id, DOMAIN, self.domain(change, address)?.as_deref())?;
-        Ok(change.link(id, HOSTPORTS_OWNER, [self.owner_id.as_str()])?)
+        change.release_claims(HOSTPORTS, id)?;
+        change.claim_key(HOSTPORTS, &claimed, id)?;
+        let reserved_address = self.find_address(change, address)?;
+        change.replace_references(id, ADDRESS, reserved_address.as_deref())?;
+        change.replace_references(id, DOMAIN, self.find_domain(change, address)?.as_deref())?;
+        Ok(change.replace_references(id, HOSTPORTS_OWNER, [self.owner_id.as_str()])?)
     }
 
     /// The reserved domain of the host, where there is one.
-    fn domain(
+    fn find_domain(
         &self,
         change: &Transaction<'_>,
         address: &CloudAddress,
@@ -266,7 +266,7 @@ impl EndpointOwner {
             return Ok(None);
         }
         let claim = DomainClaim { owner_id: &self.owner_id, only_reserved: self.only_reserved };
-        claim.check(change, &address.host)?.map_err(|denial| {
+        claim.check_host(change, &address.host)?.map_err(|denial| {
             let (code, problem) = match denial {
                 DomainDenial::Foreign => (code::HOSTPORT_OF_ANOTHER, "is reserved by another"),
                 DomainDenial::Unreserved => (code::HOSTPORT_NOT_RESERVED, "is not reserved"),
@@ -276,7 +276,7 @@ impl EndpointOwner {
     }
 
     /// The reserved address of the port, where there is one.
-    fn address(
+    fn find_address(
         &self,
         change: &Transaction<'_>,
         address: &CloudAddress,
@@ -305,7 +305,7 @@ struct CheckedPolicy {
 
 impl CheckedPolicy {
     /// Checks a policy away from the threads that answer requests: it may take a while.
-    async fn check(
+    async fn check_text(
         service: &Context,
         address: &CloudAddress,
         text: String,
@@ -314,24 +314,24 @@ impl CheckedPolicy {
             let message = "traffic_policy: is empty, and nothing else serves a cloud endpoint";
             return Err(Refusal::new(code::INVALID_VALUE, message));
         }
-        let (policies, scope) = (service.policies(), address.scheme.scope());
+        let (policies, scope) = (service.policy_cache(), address.scheme.policy_scope());
         let (known_addresses, applications) =
             (service.known_addresses(), service.oauth_applications());
         let checker = ModuleChecker { policies, scope, known_addresses, applications };
         let checked = spawn_blocking(move || {
-            let document = policy::read(&text);
-            let document = document.map_err(|problem| InvalidModule::of_policy(&[problem]))?;
-            let compiled = checker.policy(&document)?;
+            let document = policy::read_document(&text);
+            let document = document.map_err(|problem| InvalidModule::from_problems(&[problem]))?;
+            let compiled = checker.compile_policy(&document)?;
             if compiled.tls_termination().is_some() {
                 let message = "traffic_policy: terminate-tls is not supported at cloud endpoints";
-                return Err(InvalidModule::value(message));
+                return Err(InvalidModule::from_message(message));
             }
             // Those who ask get an answer all the same; bytes get none.
             if !scope.is_http() && compiled.rules(Phase::Connect).is_empty() {
                 let message = "has no rules, and nothing else serves a cloud endpoint".to_owned();
                 let place = format!("traffic_policy.{}", Phase::Connect.name());
                 let problem = Problem { code: problem_code::UNHANDLED, place, message };
-                return Err(InvalidModule::of_policy(&[problem]));
+                return Err(InvalidModule::from_problems(&[problem]));
             }
             Ok(Self { text, compiled })
         });
@@ -342,8 +342,8 @@ impl CheckedPolicy {
     }
 
     /// Notes what it refers to, all of which must exist.
-    fn refer(&self, change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
-        vaults::link(change, id, "traffic_policy", &self.compiled.secrets)?;
+    fn link_references(&self, change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+        vaults::link_secrets(change, id, "traffic_policy", &self.compiled.secrets)?;
         for id in self.compiled.ip_policy_ids() {
             if !change.exists(id)? {
                 let message = format!("traffic_policy: there is no IP policy {id:?}");

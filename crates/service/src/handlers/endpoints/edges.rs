@@ -11,7 +11,7 @@ use ginnel_api::{Description, Metadata, Timestamp};
 use ginnel_base::address::HostPortPattern;
 use ginnel_store::{Document, StoreError, View};
 
-use super::{at, refer};
+use super::{endpoint_at, reference_to};
 use crate::check::host_port;
 use crate::context::ServiceState;
 use crate::references::routes_of;
@@ -21,7 +21,7 @@ const EDGE_PAGE: usize = 100;
 
 /// At least `wanted` endpoints of edges older than the endpoint `before`, if there are as many, with all that
 /// are newer than the last of them.
-pub(super) fn page(
+pub(super) fn endpoint_page(
     view: &View<'_>,
     shared: &ServiceState,
     before: Option<&str>,
@@ -29,54 +29,59 @@ pub(super) fn page(
 ) -> Result<Vec<Endpoint>, StoreError> {
     let is_enough = |found: &[Endpoint], last_edge: &str| {
         // In which order those of one second are, edges do not say.
-        let newest_left = id::beside(prefix::ENDPOINT, last_edge, u128::MAX);
+        let newest_left = id::sibling_id(prefix::ENDPOINT, last_edge, u128::MAX);
         let is_wanted = |it: &&Endpoint| {
             it.id > newest_left && before.is_none_or(|before| it.id.as_str() < before)
         };
         found.iter().filter(is_wanted).count() >= wanted
     };
-    of_edges(view, shared, before, is_enough)
+    edge_endpoints(view, shared, before, is_enough)
 }
 
 /// The endpoint of an edge with this identifier.
-pub(super) fn find(
+pub(super) fn find_endpoint(
     view: &View<'_>,
     shared: &ServiceState,
     endpoint_id: &str,
 ) -> Result<Option<Endpoint>, StoreError> {
     let is_enough = |found: &[Endpoint], last_edge: &str| {
-        let oldest = id::beside(prefix::ENDPOINT, endpoint_id, 0);
+        let oldest = id::sibling_id(prefix::ENDPOINT, endpoint_id, 0);
         found.iter().any(|it| it.id == endpoint_id)
-            || id::beside(prefix::ENDPOINT, last_edge, 0) < oldest
+            || id::sibling_id(prefix::ENDPOINT, last_edge, 0) < oldest
     };
-    let found = of_edges(view, shared, Some(endpoint_id), is_enough)?;
+    let found = edge_endpoints(view, shared, Some(endpoint_id), is_enough)?;
     Ok(found.into_iter().find(|it| it.id == endpoint_id))
 }
 
-fn of_edges(
+fn edge_endpoints(
     view: &View<'_>,
     shared: &ServiceState,
     from: Option<&str>,
     is_enough: impl Fn(&[Endpoint], &str) -> bool,
 ) -> Result<Vec<Endpoint>, StoreError> {
-    let mut found = walk(view, from, &is_enough, |edge| of_https_edge(view, shared, edge))?;
+    let mut found =
+        collect_endpoints(view, from, &is_enough, |edge| https_edge_endpoints(view, shared, edge))?;
     let missing = shared.publisher.missing_ports();
-    found.extend(walk(view, from, &is_enough, |edge| Ok(of_tcp_edge(&missing, edge)))?);
-    found.extend(walk(view, from, &is_enough, |edge| Ok(of_tls_edge(shared, &edge)))?);
+    found.extend(collect_endpoints(view, from, &is_enough, |edge| {
+        Ok(tcp_edge_endpoints(&missing, edge))
+    })?);
+    found.extend(collect_endpoints(view, from, &is_enough, |edge| {
+        Ok(tls_edge_endpoints(shared, &edge))
+    })?);
     Ok(found)
 }
 
 /// What is made of edges of one kind, newest first, beginning with those of the second of an identifier.
-fn walk<E: Document>(
+fn collect_endpoints<E: Document>(
     view: &View<'_>,
     from: Option<&str>,
     is_enough: &impl Fn(&[Endpoint], &str) -> bool,
     endpoints: impl Fn(E) -> Result<Vec<Endpoint>, StoreError>,
 ) -> Result<Vec<Endpoint>, StoreError> {
-    let mut before = from.map(|from| id::beside(E::PREFIX, from, u128::MAX));
+    let mut before = from.map(|from| id::sibling_id(E::PREFIX, from, u128::MAX));
     let mut found = Vec::new();
     loop {
-        let edges = view.page::<E>(before.as_deref(), EDGE_PAGE)?;
+        let edges = view.document_page::<E>(before.as_deref(), EDGE_PAGE)?;
         let is_last = edges.len() < EDGE_PAGE;
         before = edges.last().map(|edge| edge.id().to_owned());
         for edge in edges {
@@ -90,7 +95,7 @@ fn walk<E: Document>(
 }
 
 /// Those that have a route with a backend: the others are not served.
-fn of_https_edge(
+fn https_edge_endpoints(
     view: &View<'_>,
     shared: &ServiceState,
     edge: HttpsEdge,
@@ -99,13 +104,14 @@ fn of_https_edge(
         return Ok(Vec::new());
     }
     let hostports = edge.hostports.iter().flatten();
-    let online = hostports
-        .filter_map(|hostport| of_edge(hostport, &url_of_host(shared, hostport)?, (&edge).into()));
+    let online = hostports.filter_map(|hostport| {
+        edge_endpoint(hostport, &url_of_host(shared, hostport)?, (&edge).into())
+    });
     Ok(online.collect())
 }
 
 /// Those that have a backend, and listen.
-fn of_tcp_edge(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
+fn tcp_edge_endpoints(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
     if edge.backend.is_none() {
         return Vec::new();
     }
@@ -113,19 +119,19 @@ fn of_tcp_edge(missing: &[(String, u16)], edge: TcpEdge) -> Vec<Endpoint> {
     let online = hostports.filter_map(|hostport| {
         let (_, port) = host_port(hostport).ok()?;
         let is_missing = missing.iter().any(|(id, its)| *id == edge.id && *its == port);
-        let endpoint = of_edge(hostport, &format!("tcp://{hostport}"), (&edge).into());
+        let endpoint = edge_endpoint(hostport, &format!("tcp://{hostport}"), (&edge).into());
         endpoint.filter(|_| !is_missing)
     });
     online.collect()
 }
 
 /// Those that have a backend, where there is a port for TLS.
-fn of_tls_edge(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
+fn tls_edge_endpoints(shared: &ServiceState, edge: &TlsEdge) -> Vec<Endpoint> {
     let port = shared.gateway.tls_port().filter(|_| edge.backend.is_some());
     let hostports = port.and(edge.hostports.as_ref()).into_iter().flatten();
     let online = hostports.filter_map(|hostport| {
         let host = HostPortPattern::parse(hostport).ok()?.host_pattern();
-        of_edge(hostport, &format!("tls://{host}:{}", port?), edge.into())
+        edge_endpoint(hostport, &format!("tls://{host}:{}", port?), edge.into())
     });
     online.collect()
 }
@@ -165,7 +171,7 @@ fn url_of_host(shared: &ServiceState, hostport: &str) -> Option<String> {
     }
 }
 
-fn of_edge(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
+fn edge_endpoint(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
     let place = HostPortPattern::parse(hostport).ok()?;
     Some(Endpoint {
         id: endpoint_id(&edge.id, hostport),
@@ -173,8 +179,8 @@ fn of_edge(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
         r#type: Some("edge".to_owned()),
         metadata: edge.metadata,
         description: edge.description.map(|text| text.0),
-        edge: refer(&edge.id),
-        ..at(url, (&place.host_pattern(), place.port()))
+        edge: reference_to(&edge.id),
+        ..endpoint_at(url, (&place.host_pattern(), place.port()))
     })
 }
 
@@ -182,5 +188,5 @@ fn of_edge(hostport: &str, url: &str, edge: EdgeText) -> Option<Endpoint> {
 fn endpoint_id(edge_id: &str, hostport: &str) -> String {
     let digest = Sha256::digest(format!("{edge_id} {}", hostport.to_ascii_lowercase()));
     let payload = digest.iter().take(16).fold(0, |sum, byte| sum << 8 | u128::from(*byte));
-    id::beside(prefix::ENDPOINT, edge_id, payload)
+    id::sibling_id(prefix::ENDPOINT, edge_id, payload)
 }

@@ -35,44 +35,44 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
     let List { before_id, limit } = params;
     let wanted = limit.and_then(|it| usize::try_from(it).ok()).unwrap_or(PAGE_SIZE) + 1;
     let (shared, before) = (service.shared.clone(), before_id.clone());
-    let tunnels = tunnels_here(&service);
+    let tunnels = local_tunnels(&service);
     let read = service.read(move |view| {
-        let mut online = of_tunnels(view, tunnels)?;
-        online.extend(edges::page(view, &shared, before.as_deref(), wanted)?);
-        let stored = view.page::<CloudEndpoint>(before.as_deref(), wanted)?.into_iter();
-        online.extend(stored.map(|endpoint| cloud::shown(&shared.gateway, endpoint)));
+        let mut online = tunnel_endpoints(view, tunnels)?;
+        online.extend(edges::endpoint_page(view, &shared, before.as_deref(), wanted)?);
+        let stored = view.document_page::<CloudEndpoint>(before.as_deref(), wanted)?.into_iter();
+        online.extend(stored.map(|endpoint| cloud::to_endpoint(&shared.gateway, endpoint)));
         Ok(online)
     });
     let mut online = read.await?;
     online.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     let mut page = service.page_of_online(&List::INFO, &before_id, limit, online, |it| &it.id);
-    page.items = completed(&service, page.items).await?;
+    page.items = complete_all(&service, page.items).await?;
     Ok(page)
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    let found = find(&service, params.id).await?.ok_or_else(Refusal::not_found)?;
-    completed(&service, vec![found]).await?.pop().ok_or_else(Refusal::not_found)
+    let found = find_endpoint(&service, params.id).await?.ok_or_else(Refusal::not_found)?;
+    complete_all(&service, vec![found]).await?.pop().ok_or_else(Refusal::not_found)
 }
 
 /// The endpoint with this identifier, of whichever kind.
-async fn find(service: &Context, id: String) -> Result<Option<Endpoint>, Refusal> {
-    let (shared, tunnels) = (service.shared.clone(), tunnels_here(service));
+async fn find_endpoint(service: &Context, id: String) -> Result<Option<Endpoint>, Refusal> {
+    let (shared, tunnels) = (service.shared.clone(), local_tunnels(service));
     let read = service.read(move |view| {
-        if let Some(endpoint) = view.find::<CloudEndpoint>(&id)? {
-            return Ok(Some(cloud::shown(&shared.gateway, endpoint)));
+        if let Some(endpoint) = view.find_document::<CloudEndpoint>(&id)? {
+            return Ok(Some(cloud::to_endpoint(&shared.gateway, endpoint)));
         }
-        let of_tunnel = of_tunnels(view, tunnels)?.into_iter().find(|it| it.id == id);
+        let of_tunnel = tunnel_endpoints(view, tunnels)?.into_iter().find(|it| it.id == id);
         Ok(match of_tunnel {
             Some(endpoint) => Some(endpoint),
-            None => edges::find(view, &shared, &id)?,
+            None => edges::find_endpoint(view, &shared, &id)?,
         })
     });
     read.await
 }
 
 /// The tunnels of this node; none where they are read with those of other nodes.
-fn tunnels_here(service: &Context) -> Option<Vec<TunnelDocument>> {
+fn local_tunnels(service: &Context) -> Option<Vec<TunnelDocument>> {
     let registry = &service.shared.registry;
     match service.shared.cluster {
         Some(_) => None,
@@ -80,18 +80,18 @@ fn tunnels_here(service: &Context) -> Option<Vec<TunnelDocument>> {
     }
 }
 
-fn of_tunnels(
+fn tunnel_endpoints(
     view: &View<'_>,
     here: Option<Vec<TunnelDocument>>,
 ) -> Result<Vec<Endpoint>, StoreError> {
     let tunnels = match here {
         Some(tunnels) => tunnels,
-        None => cluster::page(view, None, ALL)?,
+        None => cluster::row_page(view, None, ALL)?,
     };
-    Ok(tunnels.into_iter().filter_map(of_tunnel).collect())
+    Ok(tunnels.into_iter().filter_map(tunnel_endpoint).collect())
 }
 
-fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
+fn tunnel_endpoint(tunnel: TunnelDocument) -> Option<Endpoint> {
     let endpoint = tunnel.endpoint?;
     let usual = if endpoint.proto == "http" { 80 } else { 443 };
     let place = EndpointUrl::parse(&endpoint.url).ok();
@@ -103,18 +103,18 @@ fn of_tunnel(tunnel: TunnelDocument) -> Option<Endpoint> {
         r#type: Some("ephemeral".to_owned()),
         metadata: Some(Text(tunnel.metadata)),
         description: Some(tunnel.description),
-        principal: refer(&tunnel.account_id),
-        tunnel: refer(&tunnel.id),
-        tunnel_session: refer(&tunnel.session_id),
+        principal: reference_to(&tunnel.account_id),
+        tunnel: reference_to(&tunnel.id),
+        tunnel_session: reference_to(&tunnel.session_id),
         pooling_enabled: Some(endpoint.pool.is_some()),
         upstream_url: Some(tunnel.forwards_to),
         upstream_protocol: Some(if tunnel.http2 { "http2" } else { "http1" }.to_owned()),
-        ..at(&endpoint.url, (&host, port))
+        ..endpoint_at(&endpoint.url, (&host, port))
     })
 }
 
 /// What is known of every endpoint at an address.
-fn at(url: &str, (host, port): (&str, u16)) -> Endpoint {
+fn endpoint_at(url: &str, (host, port): (&str, u16)) -> Endpoint {
     let proto = url.split(':').next().map(str::to_owned);
     Endpoint {
         url: Some(url.to_owned()),
@@ -137,7 +137,7 @@ fn binding_of(host: &str) -> &'static str {
     if is_internal(host) { "internal" } else { "public" }
 }
 
-fn refer(id: &str) -> Option<Ref> {
+fn reference_to(id: &str) -> Option<Ref> {
     Some(Ref { id: id.to_owned(), ..Ref::default() })
 }
 
@@ -148,41 +148,44 @@ pub(super) fn shown_cloud(
     base: &Base,
     endpoint: CloudEndpoint,
 ) -> Result<Endpoint, StoreError> {
-    Ok(located(complete(view, cloud::shown(gateway, endpoint))?, base))
+    Ok(with_addresses(complete_endpoint(view, cloud::to_endpoint(gateway, endpoint))?, base))
 }
 
 /// Adds what is only looked up for those that are shown.
-async fn completed(service: &Context, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Refusal> {
+async fn complete_all(
+    service: &Context,
+    endpoints: Vec<Endpoint>,
+) -> Result<Vec<Endpoint>, Refusal> {
     let base = service.shared.base.clone();
     let read = service.read(move |view| {
-        let complete = endpoints.into_iter().map(|endpoint| complete(view, endpoint));
-        let complete = complete.map(|endpoint| Ok(located(endpoint?, &base)));
+        let complete = endpoints.into_iter().map(|endpoint| complete_endpoint(view, endpoint));
+        let complete = complete.map(|endpoint| Ok(with_addresses(endpoint?, &base)));
         complete.collect::<Result<Vec<_>, Refusal>>()
     });
     read.await
 }
 
-fn complete(view: &View<'_>, mut endpoint: Endpoint) -> Result<Endpoint, StoreError> {
+fn complete_endpoint(view: &View<'_>, mut endpoint: Endpoint) -> Result<Endpoint, StoreError> {
     if let Some(edge) = &endpoint.edge {
         let owners = view.references(&edge.id, HOSTPORTS_OWNER)?;
-        endpoint.principal = owners.first().and_then(|owner| refer(owner));
+        endpoint.principal = owners.first().and_then(|owner| reference_to(owner));
     }
     let url = endpoint.url.as_deref().unwrap_or_default();
     if let Some(host) = public_host(url) {
         let domain = domains::reservation_of(view, host)?;
-        endpoint.domain = domain.and_then(|domain| refer(&domain.id));
+        endpoint.domain = domain.and_then(|domain| reference_to(&domain.id));
     }
     // TLS edges share a port, which is in their addresses all the same.
     let is_shared =
         endpoint.edge.as_ref().is_some_and(|edge| has_prefix(&edge.id, prefix::TLS_EDGE));
     if let Some(port) = own_port(url).filter(|_| !is_shared) {
         let address = domains::address_at(view, port)?;
-        endpoint.tcp_addr = address.and_then(|address| refer(&address.id));
+        endpoint.tcp_addr = address.and_then(|address| reference_to(&address.id));
     }
     Ok(endpoint)
 }
 
-fn located(mut endpoint: Endpoint, base: &Base) -> Endpoint {
+fn with_addresses(mut endpoint: Endpoint, base: &Base) -> Endpoint {
     endpoint.uri = base.of(&endpoint.id);
     endpoint.updated_at = endpoint.updated_at.or_else(|| endpoint.created_at.clone());
     let Endpoint { principal, tunnel, tunnel_session, edge, domain, tcp_addr, .. } = &mut endpoint;

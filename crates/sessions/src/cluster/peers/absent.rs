@@ -33,18 +33,20 @@ pub struct UnreachableNode {
 
 impl AbsentNodes {
     /// Notes why a session could not be made.
-    pub(super) fn note_failure(&self, node: &KnownNode, cause: String, now: Instant) {
-        let mut absent = self.lock();
-        let absence = absent.entry(node.id.clone()).or_insert_with(|| Absence::of(node, now));
+    pub(super) fn record_failure(&self, node: &KnownNode, cause: String, now: Instant) {
+        let mut absent = self.lock_nodes();
+        let absence =
+            absent.entry(node.id.clone()).or_insert_with(|| Absence::from_node(node, now));
         absence.cause = Some(cause);
     }
 
     /// Notes which nodes there is no session with now; says it once of each that stays away.
-    pub(super) fn note(&self, absent: &[KnownNode], now: Instant) {
-        let mut known = self.lock();
+    pub(super) fn record_absent(&self, absent: &[KnownNode], now: Instant) {
+        let mut known = self.lock_nodes();
         known.retain(|id, _| absent.iter().any(|node| node.id == *id));
         for node in absent {
-            let absence = known.entry(node.id.clone()).or_insert_with(|| Absence::of(node, now));
+            let absence =
+                known.entry(node.id.clone()).or_insert_with(|| Absence::from_node(node, now));
             if absence.is_late(now) && !absence.is_told {
                 absence.is_told = true;
                 let (name, address) = (&node.record.name, &node.record.peer_address);
@@ -55,21 +57,21 @@ impl AbsentNodes {
     }
 
     /// Those that have been away for a while.
-    pub(super) fn late(&self, now: Instant) -> Vec<UnreachableNode> {
-        let absent = self.lock();
+    pub(super) fn late_nodes(&self, now: Instant) -> Vec<UnreachableNode> {
+        let absent = self.lock_nodes();
         let late = absent.iter().filter(|(_, absence)| absence.is_late(now));
-        let mut late: Vec<_> = late.map(|(id, absence)| absence.of_node(id)).collect();
+        let mut late: Vec<_> = late.map(|(id, absence)| absence.to_unreachable_node(id)).collect();
         late.sort_by(|one, other| one.name.cmp(&other.name));
         late
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Absence>> {
+    fn lock_nodes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Absence>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Absence {
-    fn of(node: &KnownNode, since: Instant) -> Self {
+    fn from_node(node: &KnownNode, since: Instant) -> Self {
         Self { name: node.record.name.clone(), since, cause: None, is_told: false }
     }
 
@@ -81,7 +83,7 @@ impl Absence {
         self.cause.as_deref().unwrap_or("it is the one that connects, and does not")
     }
 
-    fn of_node(&self, id: &Arc<str>) -> UnreachableNode {
+    fn to_unreachable_node(&self, id: &Arc<str>) -> UnreachableNode {
         let (id, name, since) = (id.clone(), self.name.clone(), self.since);
         UnreachableNode { id, name, since, cause: self.cause().to_owned() }
     }

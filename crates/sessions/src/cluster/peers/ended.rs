@@ -47,21 +47,22 @@ impl RpcRequest for EndedTunnels {
 
 impl Linker {
     /// Notes which tunnels of another node have ended.
-    pub(super) async fn note_ended(&self, stream: Stream) -> io::Result<()> {
-        let call = IncomingCall::read(kind::ENDED, stream).await.map_err(io::Error::other)?;
-        let EndedTunnels { ids, lost } = call.decode().map_err(io::Error::other)?;
-        self.directory.note_lost(&lost);
+    pub(super) async fn receive_ended_tunnels(&self, stream: Stream) -> io::Result<()> {
+        let call =
+            IncomingCall::read_message(kind::ENDED, stream).await.map_err(io::Error::other)?;
+        let EndedTunnels { ids, lost } = call.decode_message().map_err(io::Error::other)?;
+        self.directory.record_lost(&lost);
         if !ids.is_empty() {
-            self.directory.note_ended(ids);
+            self.directory.record_ended(ids);
         }
-        call.answer(&EndedNoted::default()).await.map_err(io::Error::other)
+        call.send_response(&EndedNoted::default()).await.map_err(io::Error::other)
     }
 }
 
 /// Tells another node which tunnels of this one have ended, each once, until the session with it is over.
 ///
 /// What was lost is sent once: by the time that it could be sent again, nobody would wait for it.
-pub(super) async fn tell(cluster: Arc<Cluster>, session: MuxSession) {
+pub(super) async fn send_ended_tunnels(cluster: Arc<Cluster>, session: MuxSession) {
     let (mut ended, mut losses) = (cluster.ended_tunnels(), cluster.lost_labels());
     let (mut sent, mut lost) = (BTreeSet::new(), Vec::new());
     loop {

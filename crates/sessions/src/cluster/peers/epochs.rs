@@ -56,10 +56,11 @@ impl RpcRequest for EpochQuestion {
 
 impl Linker {
     /// Tells another node what is known of its epoch.
-    pub(super) async fn tell_epoch(&self, stream: Stream) -> io::Result<()> {
-        let call = IncomingCall::read(kind::EPOCH, stream).await.map_err(io::Error::other)?;
-        let question: EpochQuestion = call.decode().map_err(io::Error::other)?;
-        call.answer(&self.epoch_of(question)).await.map_err(io::Error::other)
+    pub(super) async fn send_epoch(&self, stream: Stream) -> io::Result<()> {
+        let call =
+            IncomingCall::read_message(kind::EPOCH, stream).await.map_err(io::Error::other)?;
+        let question: EpochQuestion = call.decode_message().map_err(io::Error::other)?;
+        call.send_response(&self.epoch_of(question)).await.map_err(io::Error::other)
     }
 
     fn epoch_of(&self, question: EpochQuestion) -> EpochResponse {
@@ -67,7 +68,8 @@ impl Linker {
         if !self.directory.has_ended(&owner, version) {
             return EpochResponse::default();
         }
-        let own = self.services.cluster.as_ref().map(|cluster| cluster.binds()).unwrap_or_default();
+        let own =
+            self.services.cluster.as_ref().map(|cluster| cluster.held_binds()).unwrap_or_default();
         let own: HashMap<EndpointKey, (String, Option<String>)> =
             own.into_iter().map(|(id, claim)| (claim.key, (id, claim.pool))).collect();
         let is_lost = |bind_id: &String, key: &EndpointKey| {
@@ -86,15 +88,15 @@ impl Linker {
 }
 
 /// Asks the other nodes while the database does not say anything, and ends what this one has lost.
-pub(super) async fn watch(linker: Weak<Linker>) {
+pub(super) async fn watch_epochs(linker: Weak<Linker>) {
     loop {
         sleep(INTERVAL).await;
         let Some(strong) = linker.upgrade() else { return };
         let cluster = strong.services.cluster.as_ref();
-        let Some(cluster) = cluster.filter(|it| it.blindness().is_some()) else { continue };
+        let Some(cluster) = cluster.filter(|it| it.stale_news_age().is_some()) else { continue };
         for session in strong.sessions.all() {
             match lost_binds(&session, cluster).await {
-                Ok(lost) => lost.iter().for_each(|bind_id| cluster.lose(bind_id)),
+                Ok(lost) => lost.iter().for_each(|bind_id| cluster.end_lost_bind(bind_id)),
                 Err(err) => {
                     tracing::debug!(node = %session.node_id, %err, "a node says nothing of epochs");
                 }
@@ -112,19 +114,19 @@ async fn lost_binds(session: &PeerSession, cluster: &Cluster) -> Result<Vec<Stri
     };
     let mut lost = Vec::new();
     // Where all have lost the database, nobody is asked for more than this.
-    if !ask(session, &question).await?.is_over {
+    if !query_epoch(session, &question).await?.is_over {
         return Ok(lost);
     }
-    for binds in cluster.binds().chunks(MAX_BINDS) {
+    for binds in cluster.held_binds().chunks(MAX_BINDS) {
         let named = binds.iter().map(|(id, claim)| (id.clone(), claim.key.clone())).collect();
         let pooled = binds.iter().filter_map(|(id, claim)| Some((id.clone(), claim.pool.clone()?)));
         let question = EpochQuestion { binds: named, pools: pooled.collect(), ..question.clone() };
-        lost.extend(ask(session, &question).await?.lost);
+        lost.extend(query_epoch(session, &question).await?.lost);
     }
     Ok(lost)
 }
 
-pub(super) async fn ask(
+pub(super) async fn query_epoch(
     session: &PeerSession,
     question: &EpochQuestion,
 ) -> Result<EpochResponse, RpcError> {

@@ -29,8 +29,8 @@ const MAX_EVENT_BYTES: u32 = 1 << 20;
 impl PeerServices {
     /// Tells another node what happens here, until it does not want to know any more.
     pub(super) async fn send_events(&self, mut stream: Stream) -> io::Result<()> {
-        message::read::<Subscription>(&mut stream).await?;
-        let mut events = self.gateway.own_events();
+        message::read_message::<Subscription>(&mut stream).await?;
+        let mut events = self.gateway.subscribe_local_events();
         let (mut receiving, mut sending) = tokio::io::split(stream);
         let mut ignored = [0; 1];
         loop {
@@ -54,7 +54,7 @@ impl PeerServices {
 }
 
 /// Asks all nodes what happens there, while somebody wants to know.
-pub(super) async fn merge(linker: Weak<Linker>) {
+pub(super) async fn merge_events(linker: Weak<Linker>) {
     loop {
         sleep(LOOK_INTERVAL).await;
         let Some(strong) = linker.upgrade() else { return };
@@ -63,24 +63,24 @@ pub(super) async fn merge(linker: Weak<Linker>) {
         }
         for session in strong.sessions.all() {
             if !session.is_followed.swap(true, Relaxed) {
-                tokio::spawn(follow(strong.clone(), session));
+                tokio::spawn(follow_events(strong.clone(), session));
             }
         }
     }
 }
 
 /// Passes the events of a node on, until nobody wants them any more or it is gone.
-async fn follow(linker: Arc<Linker>, session: Arc<PeerSession>) {
-    let followed = receive(&linker, &session).await;
+async fn follow_events(linker: Arc<Linker>, session: Arc<PeerSession>) {
+    let followed = receive_events(&linker, &session).await;
     or_debug!(followed, node = %session.node_id, "the events of another node do not come any more");
     session.is_followed.store(false, Relaxed);
 }
 
-async fn receive(linker: &Linker, session: &PeerSession) -> io::Result<()> {
-    let first = message::first(kind::EVENTS, &Subscription {});
-    let mut stream = session.mux.open(first).await.map_err(io::Error::other)?;
+async fn receive_events(linker: &Linker, session: &PeerSession) -> io::Result<()> {
+    let first = message::encode_first_frame(kind::EVENTS, &Subscription {});
+    let mut stream = session.mux.open_stream(first).await.map_err(io::Error::other)?;
     let gateway = &linker.services.gateway;
-    let node = linker.directory.node(&session.node_id);
+    let node = linker.directory.find_node(&session.node_id);
     let name = node.map_or_else(|| session.node_id.to_string(), |it| it.record.name.clone());
     let mut read = BytesMut::new();
     while gateway.wants_remote_events() {
@@ -90,7 +90,7 @@ async fn receive(linker: &Linker, session: &PeerSession) -> io::Result<()> {
         }
         while let Some(text) = next_text(&mut read)? {
             let event: Event = serde_json::from_slice(&text)?;
-            gateway.pass_on_event(Event { node: Some(name.clone()), ..event });
+            gateway.broadcast_event(Event { node: Some(name.clone()), ..event });
         }
     }
     stream.shutdown().await

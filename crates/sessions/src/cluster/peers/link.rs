@@ -19,11 +19,11 @@ use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_mux::protocol::read_kind;
 use ginnel_mux::protocol::rpc::{self, IncomingCall};
 use ginnel_mux::{Incoming, MuxSession, SessionLimits, Side, heartbeat};
-use ginnel_net::{AcceptedConnection, DialRole, dial, tls};
+use ginnel_net::{AcceptedConnection, DialRole, dial_host, tls};
 
 use super::absent::AbsentNodes;
 use super::message::{Hello, HelloAnswer, kind};
-use super::serve::serve;
+use super::serve::serve_streams;
 use super::sessions::{PeerSession, PeerSessions};
 use super::target::NodeTarget;
 use super::{PeerServices, ended};
@@ -74,30 +74,32 @@ impl Linker {
     }
 
     /// Talks to a node that has connected, until it is gone.
-    pub(super) async fn accept(self: Arc<Self>, connection: AcceptedConnection) {
+    pub(super) async fn accept_node(self: Arc<Self>, connection: AcceptedConnection) {
         let AcceptedConnection { stream, peer, permit: _permit, .. } = connection;
-        let accepted = tls::accept(stream, self.tls.server.clone(), CONNECT_TIMEOUT).await;
+        let accepted = tls::accept_tls(stream, self.tls.server.clone(), CONNECT_TIMEOUT).await;
         let stream = or_debug!(accepted, peer = %peer, "a TLS handshake of a node failed");
         let Some(stream) = stream else { return };
         let (mux, mut incoming) = MuxSession::start_with(Box::new(stream), Side::Service, LIMITS);
-        let greeted = timeout(CONNECT_TIMEOUT, self.greeted(&mut incoming)).await;
+        let greeted = timeout(CONNECT_TIMEOUT, self.read_hello(&mut incoming)).await;
         let greeted = greeted.map_err(io::Error::from).flatten();
         match or_debug!(greeted, peer = %peer, "a node does not say which one it is") {
-            Some(hello) => self.hold(&hello.node_id, hello.protocol_version, mux, incoming).await,
+            Some(hello) => {
+                self.serve_session(&hello.node_id, hello.protocol_version, mux, incoming).await
+            }
             None => mux.close(),
         }
     }
 
     /// Waits for the first words of a node.
-    async fn greeted(&self, incoming: &mut Incoming) -> io::Result<Hello> {
+    async fn read_hello(&self, incoming: &mut Incoming) -> io::Result<Hello> {
         let mut stream = incoming.next().await.ok_or(io::ErrorKind::UnexpectedEof)?;
         let said = read_kind(&mut stream).await?;
         if said != kind::HELLO {
             return Err(io::Error::other(format!("a stream of kind {said} comes first")));
         }
-        let call = IncomingCall::read(said, stream).await.map_err(io::Error::other)?;
-        let hello: Hello = call.decode().map_err(io::Error::other)?;
-        let own = self.hello("");
+        let call = IncomingCall::read_message(said, stream).await.map_err(io::Error::other)?;
+        let hello: Hello = call.decode_message().map_err(io::Error::other)?;
+        let own = self.own_hello("");
         let error = match hello.to == own.node_id {
             true => String::new(),
             // An address that another node has now.
@@ -105,41 +107,44 @@ impl Linker {
         };
         let Hello { protocol_version, node_id, epoch, .. } = own;
         let answer = HelloAnswer { protocol_version, node_id, epoch, error: error.clone() };
-        call.answer(&answer).await.map_err(io::Error::other)?;
+        call.send_response(&answer).await.map_err(io::Error::other)?;
         if error.is_empty() { Ok(hello) } else { Err(io::Error::other(error)) }
     }
 
     /// Connects to a node, and talks to it until it is gone.
-    async fn link(self: &Arc<Self>, node: &KnownNode) -> io::Result<()> {
-        let stream = timeout(CONNECT_TIMEOUT, self.dial(&node.record.peer_address)).await??;
+    async fn connect_node(self: &Arc<Self>, node: &KnownNode) -> io::Result<()> {
+        let stream = timeout(CONNECT_TIMEOUT, self.dial_node(&node.record.peer_address)).await??;
         let (mux, incoming) = MuxSession::start_with(Box::new(stream), Side::Agent, LIMITS);
-        let answer = rpc::call(&mux, &self.hello(&node.id), CONNECT_TIMEOUT).await;
+        let answer = rpc::call(&mux, &self.own_hello(&node.id), CONNECT_TIMEOUT).await;
         let HelloAnswer { protocol_version, error, .. } = answer.map_err(io::Error::other)?;
         if !error.is_empty() {
             mux.close();
             return Err(io::Error::other(error));
         }
-        self.hold(&node.id, protocol_version, mux, incoming).await;
+        self.serve_session(&node.id, protocol_version, mux, incoming).await;
         Ok(())
     }
 
-    async fn dial(&self, address: &str) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    async fn dial_node(
+        &self,
+        address: &str,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let place = HostPort::parse(address).map_err(|problem| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} {problem}"))
         })?;
-        let stream = dial(DialRole::Node, &place).await?;
+        let stream = dial_host(DialRole::Node, &place).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(NODE_NAME).map_err(io::Error::other)?;
         TlsConnector::from(self.tls.client.clone()).connect(name, stream).await
     }
 
-    fn hello(&self, to: &str) -> Hello {
-        let (node_id, epoch) = self.directory.own();
+    fn own_hello(&self, to: &str) -> Hello {
+        let (node_id, epoch) = self.directory.own_identity();
         Hello { protocol_version: PROTOCOL_VERSION, node_id, epoch, to: to.to_owned() }
     }
 
     /// Keeps a session until it is over.
-    async fn hold(
+    async fn serve_session(
         self: &Arc<Self>,
         node_id: &str,
         their_version: u32,
@@ -150,32 +155,35 @@ impl Linker {
         let key = format!("node {node_id}");
         let target = NodeTarget { sessions, node_id: node_id.clone(), key: key.clone() };
         let services = &self.services;
-        let beat = heartbeat::keep(&mux, HEARTBEAT_INTERVAL, HEARTBEAT_TOLERANCE);
+        let beat = heartbeat::start_steady(&mux, HEARTBEAT_INTERVAL, HEARTBEAT_TOLERANCE);
         let session = Arc::new(PeerSession {
             node_id: node_id.clone(),
             protocol_version: PROTOCOL_VERSION.min(their_version),
             mux: mux.clone(),
             target: Arc::new(target),
-            latency: beat.watch(),
+            latency: beat.watch_latency(),
             is_followed: AtomicBool::new(false),
         });
         self.sessions.add(session.clone());
-        self.directory.note_session(&node_id, true);
+        self.directory.record_session(&node_id, true);
         tracing::info!(node = %node_id, "connected to another node");
-        let serving = tokio::spawn(serve(self.clone(), incoming));
-        let telling = services.cluster.clone().map(|it| tokio::spawn(ended::tell(it, mux.clone())));
-        let err = mux.ended().await;
+        let serving = tokio::spawn(serve_streams(self.clone(), incoming));
+        let telling = services
+            .cluster
+            .clone()
+            .map(|it| tokio::spawn(ended::send_ended_tunnels(it, mux.clone())));
+        let err = mux.wait_until_ended().await;
         serving.abort();
         telling.iter().for_each(JoinHandle::abort);
         self.sessions.remove(&session);
-        self.directory.note_session(&node_id, self.sessions.get(&node_id).is_some());
+        self.directory.record_session(&node_id, self.sessions.get(&node_id).is_some());
         services.gateway.close_idle(&key);
         tracing::info!(node = %node_id, %err, "the session with another node has ended");
     }
 
     /// The nodes to connect to that nobody takes care of yet: each two have one that connects.
-    fn unlinked(&self) -> Vec<KnownNode> {
-        let own = self.directory.own().0;
+    fn unlinked_nodes(&self) -> Vec<KnownNode> {
+        let own = self.directory.own_identity().0;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = self.directory.nodes().into_iter();
         let linked = nodes.filter(|node| *own < *node.id && is_reachable(node));
@@ -183,17 +191,17 @@ impl Linker {
     }
 
     /// Looks which nodes there should be a session with, and is none.
-    fn look_for_absent(&self, now: Instant) {
-        let own = self.directory.own().0;
+    fn update_absent(&self, now: Instant) {
+        let own = self.directory.own_identity().0;
         let mut absent = self.directory.nodes();
         absent.retain(|node| {
             let is_expected = *node.id != *own && is_reachable(node) && !node.is_lapsed(now);
             is_expected && self.sessions.get(&node.id).is_none()
         });
-        self.absent.note(&absent, now);
+        self.absent.record_absent(&absent, now);
     }
 
-    fn forget(&self, node_id: &str) {
+    fn forget_node(&self, node_id: &str) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(node_id);
     }
 }
@@ -203,18 +211,22 @@ pub(super) fn is_reachable(node: &KnownNode) -> bool {
 }
 
 /// Connects to all nodes, as they come.
-pub(super) async fn keep_all(linker: Weak<Linker>) {
+pub(super) async fn keep_all_connected(linker: Weak<Linker>) {
     let Some(mut changes) = linker.upgrade().map(|linker| linker.directory.subscribe()) else {
         return;
     };
     loop {
         let Some(strong) = linker.upgrade() else { return };
-        for node in strong.unlinked() {
-            tokio::spawn(keep(linker.clone(), node.id));
+        for node in strong.unlinked_nodes() {
+            tokio::spawn(keep_connected(linker.clone(), node.id));
         }
-        strong.look_for_absent(Instant::now());
+        strong.update_absent(Instant::now());
         // What only waits for a request must not keep agents at a node that is about to stop.
-        strong.directory.leaving().iter().for_each(|id| strong.services.gateway.close_idle(id));
+        strong
+            .directory
+            .leaving_tunnels()
+            .iter()
+            .for_each(|id| strong.services.gateway.close_idle(id));
         drop(strong);
         // The directory is gone with the node.
         if let Ok(Err(_)) = timeout(LOOK_INTERVAL, changes.changed()).await {
@@ -224,19 +236,19 @@ pub(super) async fn keep_all(linker: Weak<Linker>) {
 }
 
 /// Connects to a node again and again, until it has ended.
-async fn keep(linker: Weak<Linker>, node_id: Arc<str>) {
+async fn keep_connected(linker: Weak<Linker>, node_id: Arc<str>) {
     let mut backoff = MIN_BACKOFF;
     loop {
         let Some(strong) = linker.upgrade() else { return };
-        let Some(node) = strong.directory.node(&node_id).filter(is_reachable) else {
-            return strong.forget(&node_id);
+        let Some(node) = strong.directory.find_node(&node_id).filter(is_reachable) else {
+            return strong.forget_node(&node_id);
         };
-        match strong.link(&node).await {
+        match strong.connect_node(&node).await {
             Ok(()) => backoff = MIN_BACKOFF,
             Err(err) => {
                 let address = &node.record.peer_address;
                 let cause = format!("cannot connect to {address}: {err}");
-                strong.absent.note_failure(&node, cause, Instant::now());
+                strong.absent.record_failure(&node, cause, Instant::now());
                 tracing::debug!(node = %node_id, address, %err, "cannot connect to another node");
             }
         }

@@ -161,7 +161,7 @@ pub(super) enum DialStatus {
 
 impl DialStatus {
     /// What a byte says; what it should not say is taken for a tunnel that cannot be reached.
-    pub(super) fn of(byte: u8) -> Self {
+    pub(super) fn from_byte(byte: u8) -> Self {
         let all = [Self::Connected, Self::Offline, Self::Busy, Self::Once, Self::Reset];
         all.into_iter().find(|status| *status as u8 == byte).unwrap_or(Self::Unreachable)
     }
@@ -198,14 +198,15 @@ impl VisitorHeader {
     ///
     /// # Errors
     /// When an address or the protocol is none.
-    pub(super) fn visitor(&self) -> io::Result<Visitor> {
-        let address = |text: &str| text.parse::<SocketAddr>().map_err(invalid);
-        let proto = known(&PROTOS, &self.proto).ok_or_else(|| invalid("an unknown protocol"))?;
+    pub(super) fn to_visitor(&self) -> io::Result<Visitor> {
+        let address = |text: &str| text.parse::<SocketAddr>().map_err(invalid_data);
+        let proto =
+            find_known(&PROTOS, &self.proto).ok_or_else(|| invalid_data("an unknown protocol"))?;
         Ok(Visitor {
             peer: address(&self.peer)?,
             local: address(&self.local)?,
             proto,
-            tls: self.tls.as_ref().map(|tls| Arc::new(tls.agreed())),
+            tls: self.tls.as_ref().map(|tls| Arc::new(tls.to_visitor_tls())),
             passthrough: self.passthrough,
         })
     }
@@ -217,11 +218,11 @@ impl VisitorHeader {
 }
 
 impl TlsHeader {
-    fn agreed(&self) -> VisitorTls {
-        let provider = tls::provider();
+    fn to_visitor_tls(&self) -> VisitorTls {
+        let provider = tls::crypto_provider();
         let mut suites = provider.cipher_suites.iter().filter_map(|it| it.suite().as_str());
         VisitorTls {
-            version: known(&TLS_VERSIONS, &self.version).unwrap_or_default(),
+            version: find_known(&TLS_VERSIONS, &self.version).unwrap_or_default(),
             cipher_suite: suites.find(|name| *name == self.cipher_suite).unwrap_or_default(),
             sni: self.sni.clone(),
             alpn: self.alpn.clone(),
@@ -231,12 +232,12 @@ impl TlsHeader {
     }
 }
 
-fn known(all: &[&'static str], text: &str) -> Option<&'static str> {
+fn find_known(all: &[&'static str], text: &str) -> Option<&'static str> {
     all.iter().find(|known| **known == text).copied()
 }
 
 /// The first bytes of a stream: its kind, and the message in one frame with it.
-pub(super) fn first(kind: u32, message: &impl Serialize) -> Bytes {
+pub(super) fn encode_first_frame(kind: u32, message: &impl Serialize) -> Bytes {
     // Plain members always make JSON.
     let message = serde_json::to_vec(message).unwrap_or_default();
     let mut first = BytesMut::with_capacity(8 + message.len());
@@ -251,21 +252,21 @@ pub(super) fn first(kind: u32, message: &impl Serialize) -> Bytes {
 /// # Errors
 /// When it is malformed or longer than 64 KiB, the stream ends before it is complete, or after five
 /// seconds.
-pub(super) async fn read<T: DeserializeOwned>(stream: &mut Stream) -> io::Result<T> {
+pub(super) async fn read_message<T: DeserializeOwned>(stream: &mut Stream) -> io::Result<T> {
     timeout(FIRST_BYTES, read_now(stream)).await?
 }
 
 async fn read_now<T: DeserializeOwned>(stream: &mut Stream) -> io::Result<T> {
     let length = stream.read_u32().await?;
     if length > MAX_MESSAGE_BYTES {
-        return Err(invalid(format!("a message of {length} bytes")));
+        return Err(invalid_data(format!("a message of {length} bytes")));
     }
     let mut message = vec![0; length as usize];
     stream.read_exact(&mut message).await?;
-    serde_json::from_slice(&message).map_err(invalid)
+    serde_json::from_slice(&message).map_err(invalid_data)
 }
 
-fn invalid(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+fn invalid_data(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
@@ -297,7 +298,7 @@ mod tests {
         let text = serde_json::to_string(&VisitorHeader::new(&visitor, "tn_1", &through)).unwrap();
         let header: VisitorHeader = serde_json::from_str(&text).unwrap();
 
-        assert_eq!(header.visitor().unwrap(), visitor);
+        assert_eq!(header.to_visitor().unwrap(), visitor);
         assert_eq!((header.id.as_str(), header.route_ref()), ("tn_1", through));
     }
 
@@ -310,9 +311,9 @@ mod tests {
 
     #[test]
     fn a_status_that_a_node_does_not_know_is_unreachable() {
-        assert_eq!(DialStatus::of(5), DialStatus::Reset);
+        assert_eq!(DialStatus::from_byte(5), DialStatus::Reset);
         for byte in [3, 6, 255] {
-            assert_eq!(DialStatus::of(byte), DialStatus::Unreachable, "{byte}");
+            assert_eq!(DialStatus::from_byte(byte), DialStatus::Unreachable, "{byte}");
         }
     }
 
@@ -324,7 +325,7 @@ mod tests {
             "{}",
         ] {
             let header: VisitorHeader = serde_json::from_str(header).unwrap();
-            assert!(header.visitor().is_err(), "{header:?}");
+            assert!(header.to_visitor().is_err(), "{header:?}");
         }
     }
 }

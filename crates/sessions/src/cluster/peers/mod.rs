@@ -124,7 +124,7 @@ impl BoundPeerListener {
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub fn open(
+    pub fn start_accepting(
         self,
         directory: Arc<Directory>,
         authority: &LocalAuthority,
@@ -144,7 +144,7 @@ impl BoundPeerListener {
                 let linker = accepting.upgrade();
                 Box::pin(async move {
                     if let Some(linker) = linker {
-                        linker.accept(connection).await;
+                        linker.accept_node(connection).await;
                     }
                 })
             },
@@ -152,10 +152,10 @@ impl BoundPeerListener {
         let failed = |source| Error::Bind { address: self.address.to_string(), source };
         let listener = listener.map_err(failed)?;
         let tasks = vec![
-            tokio::spawn(link::keep_all(Arc::downgrade(&linker))),
-            tokio::spawn(events::merge(Arc::downgrade(&linker))),
-            tokio::spawn(ports::keep(Arc::downgrade(&linker))),
-            tokio::spawn(epochs::watch(Arc::downgrade(&linker))),
+            tokio::spawn(link::keep_all_connected(Arc::downgrade(&linker))),
+            tokio::spawn(events::merge_events(Arc::downgrade(&linker))),
+            tokio::spawn(ports::maintain_ports(Arc::downgrade(&linker))),
+            tokio::spawn(epochs::watch_epochs(Arc::downgrade(&linker))),
         ];
         let (started, has_met_all) = (Instant::now(), AtomicBool::new(false));
         Ok(Peers { linker, started, has_met_all, _listener: listener, tasks })
@@ -175,11 +175,11 @@ impl Peers {
 
     /// The names of the nodes to which there is no session yet, in the first moments of this one: what
     /// their agents serve would not be found.
-    pub fn unmet(&self) -> Vec<String> {
+    pub fn unmet_nodes(&self) -> Vec<String> {
         if self.has_met_all.load(Ordering::Acquire) {
             return Vec::new();
         }
-        let (now, own) = (Instant::now(), self.linker.directory.own().0);
+        let (now, own) = (Instant::now(), self.linker.directory.own_identity().0);
         let is_expected =
             |node: &KnownNode| *node.id != *own && link::is_reachable(node) && !node.is_lapsed(now);
         let mut unmet = self.linker.directory.nodes();
@@ -192,12 +192,12 @@ impl Peers {
     }
 
     /// The nodes with which there has been no session for a while.
-    pub fn unreachable(&self) -> Vec<UnreachableNode> {
-        self.linker.absent.late(Instant::now())
+    pub fn unreachable_nodes(&self) -> Vec<UnreachableNode> {
+        self.linker.absent.late_nodes(Instant::now())
     }
 
     /// The sessions that there are now.
-    pub fn status(&self) -> Vec<PeerStatus> {
+    pub fn session_status(&self) -> Vec<PeerStatus> {
         let sessions = self.linker.sessions.all().into_iter();
         let status = sessions.map(|session| PeerStatus {
             node_id: session.node_id.clone(),

@@ -14,28 +14,28 @@ use crate::cluster::EndpointKey;
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Listens on the ports of all endpoints of other nodes, as they come and go.
-pub(super) async fn keep(linker: Weak<Linker>) {
+pub(super) async fn maintain_ports(linker: Weak<Linker>) {
     let Some(mut changes) = linker.upgrade().map(|linker| linker.directory.subscribe()) else {
         return;
     };
     let mut held = HashSet::new();
     loop {
         let Some(strong) = linker.upgrade() else { return };
-        update(&strong, &mut held).await;
+        update_ports(&strong, &mut held).await;
         let gateway = strong.services.gateway.clone();
         drop(strong);
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
-            () = gateway.port_freed() => {}
+            () = gateway.wait_for_port() => {}
             () = sleep(RETRY_INTERVAL) => {}
         }
     }
 }
 
 /// Listens where it is not yet listened, and nowhere else.
-async fn update(linker: &Linker, held: &mut HashSet<u16>) {
+async fn update_ports(linker: &Linker, held: &mut HashSet<u16>) {
     let gateway = &linker.services.gateway;
-    let needed: HashSet<_> = linker.directory.ports().into_iter().collect();
+    let needed: HashSet<_> = linker.directory.remote_ports().into_iter().collect();
     held.retain(|port| {
         let stays = needed.contains(port);
         if !stays {

@@ -33,14 +33,14 @@ impl ClusterRouting {
         Self { directory, sessions, registry }
     }
 
-    fn target(&self, tunnel: Arc<RemoteTunnel>) -> Arc<dyn Target> {
+    fn tunnel_target(&self, tunnel: Arc<RemoteTunnel>) -> Arc<dyn Target> {
         let (sessions, may_idle) = (self.sessions.clone(), AtomicBool::new(true));
         Arc::new(RemoteTunnelTarget { sessions, tunnel, may_idle })
     }
 
     /// An endpoint, for the bytes of its visitors; none where no node that has it can be reached.
-    fn endpoint(&self, key: EndpointKey) -> Option<Arc<dyn Target>> {
-        let tunnels = self.directory.at(&key);
+    fn endpoint_target(&self, key: EndpointKey) -> Option<Arc<dyn Target>> {
+        let tunnels = self.directory.tunnels_at(&key);
         let is_reachable = tunnels.iter().any(|it| self.sessions.get(&it.node_id).is_some());
         let target = || Arc::new(EndpointTarget::new(&self.directory, &self.sessions, key)) as _;
         is_reachable.then(target)
@@ -48,7 +48,7 @@ impl ClusterRouting {
 }
 
 impl RemoteHosts for ClusterRouting {
-    fn find(
+    fn find_host(
         &self,
         host: &str,
         port: u16,
@@ -75,11 +75,11 @@ impl RemoteHosts for ClusterRouting {
         let may_end = |it: &Arc<RemoteTunnel>| self.sessions.get(&it.node_id).is_some_and(ends_tls);
         // In the middle of an upgrade there may be nodes that read no TLS there.
         tunnels.iter().any(may_end).then_some(())?;
-        Some((rank, self.endpoint(first.key()?.clone())?))
+        Some((rank, self.endpoint_target(first.key()?.clone())?))
     }
 
     fn at_port(&self, port: u16) -> Option<Arc<dyn Target>> {
-        self.endpoint(EndpointKey::port(port))
+        self.endpoint_target(EndpointKey::port(port))
     }
 
     fn cut_off(&self, host: &str, port: u16) -> Option<HostRank> {
@@ -90,20 +90,20 @@ impl RemoteHosts for ClusterRouting {
 }
 
 impl TunnelGroups for ClusterRouting {
-    fn matching(
+    fn matching_targets(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,
         most: usize,
     ) -> Vec<Arc<dyn Target>> {
-        let mut own = self.registry.matching(labels, skipped, most);
+        let mut own = self.registry.matching_targets(labels, skipped, most);
         let is_reachable = |it: &RemoteTunnel| self.sessions.get(&it.node_id).is_some();
-        let others = self.directory.serving(labels, skipped, most, is_reachable);
+        let others = self.directory.tunnels_with_labels(labels, skipped, most, is_reachable);
         if others.is_empty() {
             return own;
         }
         // Each tunnel has its turn, on whichever node it is.
-        let others = others.into_iter().map(|tunnel| self.target(tunnel));
+        let others = others.into_iter().map(|tunnel| self.tunnel_target(tunnel));
         let mut all = match skipped % (own.len() + others.len()) < own.len() {
             true => {
                 own.extend(others);
@@ -115,10 +115,10 @@ impl TunnelGroups for ClusterRouting {
         all
     }
 
-    fn lost(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
-        let lost = self.registry.lost(labels).max(self.directory.lost(labels));
+    fn agent_lost_at(&self, labels: &BTreeMap<String, String>) -> Option<Instant> {
+        let lost = self.registry.agent_lost_at(labels).max(self.directory.lost_at(labels));
         // Whoever asks has found none at a node that can be reached.
-        let is_cut_off = !self.directory.serving(labels, 0, 1, |_| true).is_empty();
+        let is_cut_off = !self.directory.tunnels_with_labels(labels, 0, 1, |_| true).is_empty();
         lost.max(is_cut_off.then(Instant::now))
     }
 }

@@ -26,31 +26,32 @@ const COPY_BUFFER_BYTES: usize = 16 << 10;
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves what another node asks for, until the session is over.
-pub(super) async fn serve(linker: Arc<Linker>, mut incoming: Incoming) {
+pub(super) async fn serve_streams(linker: Arc<Linker>, mut incoming: Incoming) {
     while let Some(stream) = incoming.next().await {
         let linker = linker.clone();
         tokio::spawn(async move {
-            let served = Box::pin(answer(&linker, stream)).await;
+            let served = Box::pin(answer_stream(&linker, stream)).await;
             or_debug!(served, "cannot serve another node");
         });
     }
 }
 
-async fn answer(linker: &Linker, mut stream: Stream) -> io::Result<()> {
+async fn answer_stream(linker: &Linker, mut stream: Stream) -> io::Result<()> {
     let services = linker.services.as_ref();
     let kind = read_kind(&mut stream).await?;
     match kind {
-        HEARTBEAT => heartbeat::answer(stream).await,
+        HEARTBEAT => heartbeat::echo_beats(stream).await,
         kind::VISITOR => {
-            let visitor = message::read::<VisitorHeader>(&mut stream).await?.visitor()?;
+            let visitor =
+                message::read_message::<VisitorHeader>(&mut stream).await?.to_visitor()?;
             services.gateway.serve_relayed(Box::new(stream), visitor).await;
         }
-        kind::BYTES => carry(services, stream).await?,
-        kind::TUNNEL => dial(services, stream).await?,
-        kind::COMMAND => command(services, stream).await?,
+        kind::BYTES => carry_bytes(services, stream).await?,
+        kind::TUNNEL => dial_tunnel(services, stream).await?,
+        kind::COMMAND => run_command(services, stream).await?,
         kind::EVENTS => services.send_events(stream).await?,
-        kind::EPOCH => linker.tell_epoch(stream).await?,
-        kind::ENDED => linker.note_ended(stream).await?,
+        kind::EPOCH => linker.send_epoch(stream).await?,
+        kind::ENDED => linker.receive_ended_tunnels(stream).await?,
         unknown => {
             tracing::debug!(kind = unknown, "another node asks for what is not known here");
             stream.reset(Code::CANCELLED);
@@ -60,10 +61,10 @@ async fn answer(linker: &Linker, mut stream: Stream) -> io::Result<()> {
 }
 
 /// Carries a visitor's bytes to an endpoint of this node.
-async fn carry(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
-    let header = message::read::<VisitorHeader>(&mut stream).await?;
-    let visitor = header.visitor()?;
-    match services.registry.traffic(&header.id) {
+async fn carry_bytes(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
+    let header = message::read_message::<VisitorHeader>(&mut stream).await?;
+    let visitor = header.to_visitor()?;
+    match services.registry.bind_traffic(&header.id) {
         Some(endpoint) => {
             if header.wants_status {
                 stream.write_all(&[DialStatus::Connected as u8]).await?;
@@ -80,10 +81,10 @@ async fn carry(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
 }
 
 /// Connects another node with a tunnel of this one.
-async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
-    let header = message::read::<VisitorHeader>(&mut stream).await?;
-    let (visitor, through) = (header.visitor()?, header.route_ref());
-    let tunnel = services.registry.tunnel(&header.id);
+async fn dial_tunnel(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
+    let header = message::read_message::<VisitorHeader>(&mut stream).await?;
+    let (visitor, through) = (header.to_visitor()?, header.route_ref());
+    let tunnel = services.registry.find_tunnel(&header.id);
     let dialed = match &tunnel {
         Some(tunnel) => timeout(DIAL_TIMEOUT, tunnel.dial(&visitor, &through)).await,
         None => Ok(Err(DialError::Offline)),
@@ -99,29 +100,29 @@ async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
     stream.write_all(&[status as u8]).await?;
     match io {
         Some(io) => {
-            let stop = async { services.gateway.relay(pending()).await.unwrap_or_default() };
-            copy(stream, io, stop).await;
+            let stop = async { services.gateway.run_relay(pending()).await.unwrap_or_default() };
+            copy_until(stream, io, stop).await;
             Ok(())
         }
         None => stream.shutdown().await,
     }
 }
 
-async fn copy(mut stream: Stream, mut io: Io, stop: impl Future<Output = ()>) {
+async fn copy_until(mut stream: Stream, mut io: Io, stop: impl Future<Output = ()>) {
     let copied = carry_both_until(&mut stream, &mut io, COPY_BUFFER_BYTES, stop).await;
     ignore(copied, "how a connection ends concerns the two whose it is");
 }
 
 /// Has an agent of this node obey.
-async fn command(services: &PeerServices, stream: Stream) -> io::Result<()> {
-    let call = IncomingCall::read(kind::COMMAND, stream).await.map_err(io::Error::other)?;
-    let SessionCommand { session_id, command } = call.decode().map_err(io::Error::other)?;
-    let answer = match services.registry.session(&session_id) {
+async fn run_command(services: &PeerServices, stream: Stream) -> io::Result<()> {
+    let call = IncomingCall::read_message(kind::COMMAND, stream).await.map_err(io::Error::other)?;
+    let SessionCommand { session_id, command } = call.decode_message().map_err(io::Error::other)?;
+    let answer = match services.registry.find_session(&session_id) {
         None => SessionCommandAnswer { is_gone: true, ..SessionCommandAnswer::default() },
         Some(online) => {
-            let refusal = command.send(&online).await.err().unwrap_or_default();
+            let refusal = command.send_to(&online).await.err().unwrap_or_default();
             SessionCommandAnswer { refusal, is_gone: false }
         }
     };
-    call.answer(&answer).await.map_err(io::Error::other)
+    call.send_response(&answer).await.map_err(io::Error::other)
 }

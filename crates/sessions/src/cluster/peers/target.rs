@@ -71,7 +71,7 @@ impl Target for EndpointTarget {
         _: &'a RouteRef,
     ) -> BoxFuture<'a, Result<Io, DialError>> {
         Box::pin(async move {
-            for tunnel in self.directory.at(&self.endpoint) {
+            for tunnel in self.directory.tunnels_at(&self.endpoint) {
                 let opened =
                     self.sessions.open_bytes(&tunnel.node_id, &tunnel.bind_id, visitor).await;
                 if let Ok(stream) = opened {
@@ -103,7 +103,7 @@ impl Target for NodeTarget {
     ) -> BoxFuture<'a, Result<Io, DialError>> {
         Box::pin(async move {
             let header = VisitorHeader::new(visitor, "", through);
-            let stream = self.sessions.open(&self.node_id, kind::VISITOR, &header).await?;
+            let stream = self.sessions.open_stream(&self.node_id, kind::VISITOR, &header).await?;
             Ok(Box::new(stream) as Io)
         })
     }
@@ -139,8 +139,8 @@ impl Target for RemoteTunnelTarget {
         Box::pin(async move {
             let header = VisitorHeader::new(visitor, &self.tunnel.id, through);
             let mut stream =
-                self.sessions.open(&self.tunnel.node_id, kind::TUNNEL, &header).await?;
-            let status = status(&mut stream).await;
+                self.sessions.open_stream(&self.tunnel.node_id, kind::TUNNEL, &header).await?;
+            let status = read_status(&mut stream).await;
             let status = or_debug!(status, "a node does not say if it has a tunnel");
             self.may_idle.store(status != Some(DialStatus::Once), Relaxed);
             match status {
@@ -156,20 +156,20 @@ impl Target for RemoteTunnelTarget {
     }
 }
 
-async fn status(stream: &mut Stream) -> io::Result<DialStatus> {
-    stream.read_u8().await.map(DialStatus::of)
+async fn read_status(stream: &mut Stream) -> io::Result<DialStatus> {
+    stream.read_u8().await.map(DialStatus::from_byte)
 }
 
 impl PeerSessions {
     /// Opens a stream to a node, whose first message is this.
-    async fn open(
+    async fn open_stream(
         &self,
         node_id: &str,
         kind: u32,
         header: &VisitorHeader,
     ) -> Result<Stream, DialError> {
         let session = self.get(node_id).ok_or(DialError::Offline)?;
-        session.open(kind, header).await
+        session.open_stream(kind, header).await
     }
 
     /// Opens a stream for the bytes of a visitor, to an endpoint of a node.
@@ -182,11 +182,12 @@ impl PeerSessions {
         let session = self.get(node_id).ok_or(DialError::Offline)?;
         let mut header = VisitorHeader::new(visitor, bind_id, &RouteRef::none());
         header.wants_status = session.protocol_version >= ENDS_TLS;
-        let mut stream = session.open(kind::BYTES, &header).await?;
+        let mut stream = session.open_stream(kind::BYTES, &header).await?;
         if !header.wants_status {
             return Ok(stream);
         }
-        match or_debug!(status(&mut stream).await, "a node does not say if it has an endpoint") {
+        match or_debug!(read_status(&mut stream).await, "a node does not say if it has an endpoint")
+        {
             Some(DialStatus::Connected) => Ok(stream),
             _ => Err(DialError::Offline),
         }
@@ -194,8 +195,8 @@ impl PeerSessions {
 }
 
 impl PeerSession {
-    async fn open(&self, kind: u32, header: &VisitorHeader) -> Result<Stream, DialError> {
-        let opened = self.mux.open(message::first(kind, header)).await;
+    async fn open_stream(&self, kind: u32, header: &VisitorHeader) -> Result<Stream, DialError> {
+        let opened = self.mux.open_stream(message::encode_first_frame(kind, header)).await;
         opened.map_err(|_| DialError::Offline)
     }
 }

@@ -23,7 +23,7 @@ use ginnel_net::{
     ConnectionCaps, ConnectionLimit, ConnectionTask, Listener, ProxyProtocol, Shutdown,
 };
 
-use super::epochs::{EpochQuestion, EpochResponse, ask};
+use super::epochs::{EpochQuestion, EpochResponse, query_epoch};
 use super::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 use crate::agents::{AgentCommand, Registry};
 use crate::cluster::directory::Directory;
@@ -66,16 +66,16 @@ async fn nodes_of<const N: usize>(versions: [u32; N]) -> [Node; N] {
         let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
         let directory = Arc::new(Directory::new(&id(at)));
         let known = rows.iter().map(|row| (row.id.clone(), Some(row.clone())));
-        directory.note(known, [], Instant::now(), 0);
+        directory.record_rows(known, [], Instant::now(), 0);
         let services =
             PeerServices { gateway: gateway.clone(), registry: Arc::default(), cluster: None };
-        let peers = listener.open(directory.clone(), &authority, services).unwrap();
+        let peers = listener.start_accepting(directory.clone(), &authority, services).unwrap();
         gateway.find_hosts_in(peers.routing());
         nodes.push(Node { gateway, directory, peers });
     }
     let nodes: [Node; N] = nodes.try_into().ok().unwrap();
     let linked = async {
-        while nodes.iter().any(|node| node.peers.status().len() < N - 1) {
+        while nodes.iter().any(|node| node.peers.session_status().len() < N - 1) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -102,14 +102,14 @@ fn row(at: usize, listener: &BoundPeerListener, protocol_version: u32) -> NodeDo
 async fn publish(nodes: &[Node; 2], spec: EndpointSpec, target: Arc<dyn Target>) -> PublicEndpoint {
     let port = if spec.proto == Proto::Https { 443 } else { 80 };
     let key = EndpointKey::http(spec.host.as_deref().unwrap(), port);
-    let endpoint = nodes[1].gateway.bind(spec, target).await.unwrap();
+    let endpoint = nodes[1].gateway.bind_endpoint(spec, target).await.unwrap();
     let tunnel = TunnelDocument {
         id: "tn_1".to_owned(),
         owner: RowOwner { node_id: id(1), epoch: 1 },
         endpoint: Some(EndpointRow { key, ..EndpointRow::default() }),
         ..TunnelDocument::default()
     };
-    nodes[0].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now(), 0);
+    nodes[0].directory.record_rows([], [(tunnel.id.clone(), Some(tunnel))], Instant::now(), 0);
     endpoint
 }
 
@@ -237,9 +237,9 @@ async fn a_node_learns_from_another_that_its_epoch_and_its_endpoints_are_gone() 
         let tunnels = [tunnel("tn_1", "mine", &kept), tunnel("tn_2", "other", &lost)];
         let tunnels = tunnels.map(|row| (row.id.clone(), Some(row)));
         let nodes_of_database = [(id(0), node), (third.id.clone(), Some(third))];
-        nodes[1].directory.note(nodes_of_database, tunnels, Instant::now(), version);
+        nodes[1].directory.record_rows(nodes_of_database, tunnels, Instant::now(), version);
     };
-    let first = nodes[1].directory.node(&id(0)).unwrap();
+    let first = nodes[1].directory.find_node(&id(0)).unwrap();
     let row = |epoch, fenced| NodeDocument {
         id: id(0),
         record: NodeRecord { epoch, ..(*first.record).clone() },
@@ -249,12 +249,12 @@ async fn a_node_learns_from_another_that_its_epoch_and_its_endpoints_are_gone() 
     let nothing = EpochResponse::default();
 
     note(Some(row(1, false)), 5);
-    assert_eq!(ask(&session, &question(5)).await.unwrap(), nothing, "it is in its epoch");
+    assert_eq!(query_epoch(&session, &question(5)).await.unwrap(), nothing, "it is in its epoch");
     for gone in [Some(row(2, true)), Some(row(4, false)), None] {
         note(gone, 6);
-        let known = ask(&session, &question(6)).await.unwrap();
+        let known = query_epoch(&session, &question(6)).await.unwrap();
         assert_eq!(known, EpochResponse { is_over: true, lost: vec!["gone".to_owned()] });
-        let newer = ask(&session, &question(7)).await.unwrap();
+        let newer = query_epoch(&session, &question(7)).await.unwrap();
         assert_eq!(newer, nothing, "who knows less says nothing");
     }
 }
@@ -268,8 +268,8 @@ async fn a_visitor_who_comes_before_all_routes_are_known_waits() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!visitor.is_finished());
 
-    let _endpoint = gateway.bind(http("app.test"), mirror().await).await.unwrap();
-    gateway.open();
+    let _endpoint = gateway.bind_endpoint(http("app.test"), mirror().await).await.unwrap();
+    gateway.open_to_visitors();
 
     assert_eq!(status(&visitor.await.unwrap()), "200");
 }
@@ -295,7 +295,7 @@ async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
     let options = EndpointOptions { basic_auth, ..EndpointOptions::default() };
     let spec = EndpointSpec { options, ..http("app.test") };
     let _endpoint = publish(&nodes, spec, mirror().await).await;
-    let mut events = nodes[0].gateway.events();
+    let mut events = nodes[0].gateway.subscribe_events();
 
     let there = visit(&nodes[1], &get("app.test", "")).await;
     let here = visit(&nodes[0], &get("app.test", "")).await;
@@ -332,7 +332,7 @@ async fn a_visitor_is_led_on_once_at_most() {
         }),
         ..TunnelDocument::default()
     };
-    nodes[1].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now(), 0);
+    nodes[1].directory.record_rows([], [(tunnel.id.clone(), Some(tunnel))], Instant::now(), 0);
     drop(endpoint);
 
     assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "404");
@@ -342,7 +342,7 @@ async fn a_visitor_is_led_on_once_at_most() {
 async fn an_agent_that_is_gone_here_is_found_where_it_is_now() {
     let nodes = two_nodes().await;
     let endpoint = publish(&nodes, http("app.test"), mirror().await).await;
-    let left = nodes[0].gateway.bind(http("app.test"), mirror().await).await.unwrap();
+    let left = nodes[0].gateway.bind_endpoint(http("app.test"), mirror().await).await.unwrap();
     let is_from = |answer: &str| status(answer) == "200";
 
     assert!(is_from(&visit(&nodes[0], &get("app.test", "")).await));
@@ -357,7 +357,7 @@ async fn a_name_of_another_node_comes_before_a_wildcard_here() {
     let nodes = two_nodes().await;
     let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
     let nobody = server(|stream| Box::pin(async move { drop(stream) })).await;
-    let wild = nodes[0].gateway.bind(http("*.test"), nobody).await.unwrap();
+    let wild = nodes[0].gateway.bind_endpoint(http("*.test"), nobody).await.unwrap();
 
     assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
     assert_eq!(status(&visit(&nodes[0], &get("other.test", "")).await), "502", "its own");
@@ -423,7 +423,7 @@ async fn nodes_of_two_versions_speak_the_lower_one() {
     let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
 
     assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
-    assert_eq!(nodes[0].peers.status()[0].protocol_version, PROTOCOL_VERSION);
+    assert_eq!(nodes[0].peers.session_status()[0].protocol_version, PROTOCOL_VERSION);
 }
 
 #[tokio::test]
@@ -439,16 +439,16 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
         registry: Arc::new(Registry::default()),
         cluster: None,
     };
-    let peers = listener.open(directory, &authority, services).unwrap();
+    let peers = listener.start_accepting(directory, &authority, services).unwrap();
 
     let strangers = LocalAuthority::open(None).unwrap();
     let other =
         BoundPeerListener::bind(&HostPort::parse_to_listen("127.0.0.1:0").unwrap()).await.unwrap();
     let theirs = Arc::new(Directory::new(&id(1)));
     // It has the smaller identifier, so it is the one that connects.
-    theirs.note([(known.id.clone(), Some(known))], [], Instant::now(), 0);
+    theirs.record_rows([(known.id.clone(), Some(known))], [], Instant::now(), 0);
     let services = PeerServices { gateway, registry: Arc::new(Registry::default()), cluster: None };
-    let stranger = other.open(theirs, &strangers, services).unwrap();
+    let stranger = other.start_accepting(theirs, &strangers, services).unwrap();
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(get("app.test", "").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -456,5 +456,5 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
 
     assert!(read.is_err() || !answer.starts_with(b"HTTP"));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(peers.status().is_empty() && stranger.status().is_empty());
+    assert!(peers.session_status().is_empty() && stranger.session_status().is_empty());
 }

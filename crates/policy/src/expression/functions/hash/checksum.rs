@@ -18,11 +18,11 @@ pub(super) fn crc64(bytes: &[u8]) -> u64 {
 
 pub(super) fn xxhash64(bytes: &[u8]) -> u64 {
     let (stripes, rest) = bytes.as_chunks::<32>();
-    let start = if stripes.is_empty() { PRIMES[4] } else { merge(lanes(stripes)) };
-    avalanche(tail(start.wrapping_add(bytes.len() as u64), rest))
+    let start = if stripes.is_empty() { PRIMES[4] } else { merge_lanes(accumulate_lanes(stripes)) };
+    avalanche(mix_tail(start.wrapping_add(bytes.len() as u64), rest))
 }
 
-fn lanes(stripes: &[[u8; 32]]) -> [u64; 4] {
+fn accumulate_lanes(stripes: &[[u8; 32]]) -> [u64; 4] {
     let first = PRIMES[0].wrapping_add(PRIMES[1]);
     let mut lanes = [first, PRIMES[1], 0, 0u64.wrapping_sub(PRIMES[0])];
     for stripe in stripes {
@@ -34,7 +34,7 @@ fn lanes(stripes: &[[u8; 32]]) -> [u64; 4] {
     lanes
 }
 
-fn merge(lanes: [u64; 4]) -> u64 {
+fn merge_lanes(lanes: [u64; 4]) -> u64 {
     let turns = [1, 7, 12, 18];
     let sum = lanes
         .iter()
@@ -45,7 +45,7 @@ fn merge(lanes: [u64; 4]) -> u64 {
     })
 }
 
-fn tail(start: u64, rest: &[u8]) -> u64 {
+fn mix_tail(start: u64, rest: &[u8]) -> u64 {
     let (words, rest) = rest.as_chunks::<8>();
     let sum = words.iter().fold(start, |sum, word| {
         let mixed = sum ^ round(0, u64::from_le_bytes(*word));

@@ -49,7 +49,7 @@ async fn upstream(answers: bool) -> CountingService {
 
 /// Makes a host public at a node, and known to the others; of several nodes the last one is asked first.
 async fn publish_at(nodes: &[Node; 3], at: usize, target: &Arc<dyn Target>) -> PublicEndpoint {
-    let endpoint = nodes[at].gateway.bind(http("app.test"), target.clone()).await.unwrap();
+    let endpoint = nodes[at].gateway.bind_endpoint(http("app.test"), target.clone()).await.unwrap();
     note_at(nodes, at, &[0, 1, 2]);
     endpoint
 }
@@ -61,7 +61,7 @@ async fn publish_with(
     policy: &Value,
     target: &Arc<dyn Target>,
 ) -> PublicEndpoint {
-    let endpoint = nodes[at].gateway.bind(policed(policy), target.clone()).await.unwrap();
+    let endpoint = nodes[at].gateway.bind_endpoint(policed(policy), target.clone()).await.unwrap();
     note_at(nodes, at, &[0, 1, 2]);
     endpoint
 }
@@ -85,7 +85,7 @@ fn note_at(nodes: &[Node; 3], at: usize, knowing: &[usize]) {
     };
     for node in knowing.iter().filter(|node| **node != at) {
         let row = (tunnel.id.clone(), Some(tunnel.clone()));
-        nodes[*node].directory.note([], [row], Instant::now(), 0);
+        nodes[*node].directory.record_rows([], [row], Instant::now(), 0);
     }
 }
 
@@ -144,7 +144,7 @@ async fn what_may_be_repeated_goes_to_another_node_when_one_is_lost() {
     for way in 0..3 {
         for (method, expected) in [(Method::GET, "204"), (Method::POST, "502")] {
             let before = stays.requests.load(Ordering::SeqCst);
-            while nodes[0].peers.status().len() < 2 {
+            while nodes[0].peers.session_status().len() < 2 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             let losing = async {
@@ -171,7 +171,8 @@ async fn what_a_node_is_lost_with_is_served_here_if_the_agent_has_come_here() {
 
     let losing = async {
         lost.came.acquire().await.unwrap().forget();
-        let here = nodes[0].gateway.bind(http("app.test"), here.target.clone()).await.unwrap();
+        let here =
+            nodes[0].gateway.bind_endpoint(http("app.test"), here.target.clone()).await.unwrap();
         nodes[0].peers.linker.sessions.get(&id(2)).unwrap().mux.close();
         here
     };
@@ -204,7 +205,8 @@ async fn no_page_of_a_policy_hides_that_an_agent_has_left_a_node() {
     for is_known_there in [true, false] {
         let nodes = nodes_of([PROTOCOL_VERSION; 3]).await;
         let (stays, left) = (upstream(true).await, upstream(true).await);
-        let _stays = nodes[1].gateway.bind(http("app.test"), stays.target.clone()).await.unwrap();
+        let _stays =
+            nodes[1].gateway.bind_endpoint(http("app.test"), stays.target.clone()).await.unwrap();
         note_at(&nodes, 1, if is_known_there { &[0, 2] } else { &[0] });
         let endpoint = publish_with(&nodes, 2, &custom_page(), &left.target).await;
 
@@ -275,7 +277,8 @@ async fn rules_see_the_version_of_a_visitor_whose_request_a_node_was_lost_with()
 
     let losing = async {
         lost.came.acquire().await.unwrap().forget();
-        let here = nodes[0].gateway.bind(policed(&policy), lost.target.clone()).await.unwrap();
+        let here =
+            nodes[0].gateway.bind_endpoint(policed(&policy), lost.target.clone()).await.unwrap();
         nodes[0].peers.linker.sessions.get(&id(2)).unwrap().mux.close();
         here
     };
@@ -340,7 +343,7 @@ async fn a_request_whose_agent_is_lost_here_goes_to_the_node_that_has_it() {
     {
         let (session, came, ends) = EndingSession::new();
         let spec = if has_rules { policed(&custom_page()) } else { http("app.test") };
-        let here = nodes[0].gateway.bind(spec, session).await.unwrap();
+        let here = nodes[0].gateway.bind_endpoint(spec, session).await.unwrap();
         let losing = async {
             came.acquire().await.unwrap().forget();
             here.retarget(None);
@@ -361,11 +364,11 @@ async fn an_agent_that_is_back_here_when_its_other_node_is_lost_gets_the_request
     let (back, lost) = (upstream(true).await, upstream(false).await);
     let _lost = publish_at(&nodes, 2, &lost.target).await;
     for way in 0..3 {
-        while nodes[0].peers.status().len() < 2 {
+        while nodes[0].peers.session_status().len() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let (session, came, ends) = EndingSession::new();
-        let here = nodes[0].gateway.bind(http("app.test"), session).await.unwrap();
+        let here = nodes[0].gateway.bind_endpoint(http("app.test"), session).await.unwrap();
         let losing = async {
             came.acquire().await.unwrap().forget();
             here.retarget(None);
