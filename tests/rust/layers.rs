@@ -10,7 +10,7 @@ use super::source::{Crate, CratePath, SourceFile, crates};
 const LARGEST_CIRCLE: usize = 3;
 
 /// Crates with larger circles: of files, and of rooms of a folder. These numbers only get smaller.
-const LARGER_CIRCLES: &[(&str, usize, usize)] = &[("agent", 3, 5), ("policy", 2, 4)];
+const LARGER_CIRCLES: &[(&str, usize, usize)] = &[];
 
 /// A crate, a sentence of its documentation, and what its code may not name and its manifest may not contain.
 const INVARIANTS: &[(&str, &str, &[&str])] = &[
@@ -62,18 +62,10 @@ const IO: &[&str] = &[
 ];
 
 /// What `net` does for all, by the words of the code that does it, and the files that say these words
-/// beside it: they accept answers, run calls at once, or are yet to use `net`. The lists only shrink.
+/// beside it: they run calls at once, or do not use `net` yet. The lists only shrink.
 const DONE_BY_NET: &[(&str, &[&str])] = &[
-    // One loop accepts connections; clients accept answers.
-    (
-        ".accept()",
-        &[
-            "crates/cli/src/doctor/reach.rs",
-            "crates/cli/src/operations/send.rs",
-            "crates/client/src/lib.rs",
-            "src/core.rs",
-        ],
-    ),
+    // One loop accepts connections.
+    (".accept()", &[]),
     // One way to stop, and to wait for what is in flight.
     ("watch::Sender<bool>", &["crates/mux/src/session.rs"]),
     ("watch::Sender<()>", &[]),

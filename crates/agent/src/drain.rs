@@ -10,7 +10,8 @@ use ginnel_base::logging::or_debug;
 use ginnel_net::ShutdownPhase;
 
 use super::inner::AgentInner;
-use super::session::{self, OnlineSessions, SessionState};
+use super::session;
+use super::session_state::{OnlineSessions, SessionState};
 use super::tunnels::RunningTunnel;
 
 /// How long the service may take to confirm that it sends no more visitors.

@@ -14,12 +14,12 @@ use super::capture::CaptureStore;
 use super::hosts::AllowedHosts;
 use super::intercept::Interceptors;
 use super::metrics::RequestCounts;
+use super::node_claims::NodeClaims;
 use super::options::AgentOptions;
 use super::protobuf::ProtoFiles;
 use super::relay::ForbiddenAddresses;
 use super::replay_schedules::ScheduleRegistry;
-use super::session::NodeClaims;
-use super::session::state::{SessionState, SharedSessionHistory};
+use super::session_state::{SessionState, SharedSessionHistory};
 use super::tunnels::Tunnels;
 use super::unix_sockets::UnixSocketRoots;
 

@@ -10,7 +10,7 @@ use ginnel_net::ShutdownPhase;
 use ginnel_net::admin::{MonitorTarget, ReadyFor};
 
 use super::inner::AgentInner;
-use super::session::SessionState;
+use super::session_state::SessionState;
 
 /// How many tunnels have series of their own.
 const MAX_TUNNELS: usize = 200;

@@ -17,12 +17,12 @@
 //! # use ginnel_policy::login::{LoginOutcome, LoginRequest};
 //! # fn login(_: &LoginRequest) -> LoginOutcome { todo!() }
 //! fn walk(policy: &Policy, exchange: &mut Exchange, world: &dyn World) -> Verdict {
-//!     let mut run = policy.run(Phase::Request);
+//!     let mut run = policy.start_phase(Phase::Request);
 //!     loop {
 //!         match run.step(exchange, world) {
 //!             StepOutcome::Done(verdict) => return verdict,
 //!             StepOutcome::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
-//!             StepOutcome::Fetch(request) => run.answer(fetch(&request)),
+//!             StepOutcome::Fetch(request) => run.answer_fetch(fetch(&request)),
 //!             StepOutcome::Keys(request) => run.answer_keys(keys(&request)),
 //!             StepOutcome::Login(request) => run.answer_login(login(&request)),
 //!         }

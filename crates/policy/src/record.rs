@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cel::Value;
 use serde::Serialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::Phase;
 use super::action_results::ActionResults;
@@ -84,13 +84,6 @@ impl Record {
     /// A record of every rule and action, for people who want to know.
     pub fn with_trace() -> Self {
         Self { trace: Some(Vec::new()), ..Self::default() }
-    }
-
-    /// The variables as JSON.
-    pub fn vars_json(&self) -> Map<String, Json> {
-        let json =
-            |value: &Value| super::expression::value::value_to_json(value).unwrap_or(Json::Null);
-        self.vars.iter().map(|(name, value)| (name.clone(), json(value))).collect()
     }
 
     /// An error as expressions see it.

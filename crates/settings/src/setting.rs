@@ -187,7 +187,7 @@ macro_rules! setting {
 ///
 ///     /// The water.
 ///     water {
-///         max_cups: u32 = 4, "kettle.max_cups", "N", "The most cups that it boils", between(1, 20), live();
+///         max_cups: u32 = 4, "kettle.max_cups", "N", "The most cups that it boils", with_bounds(1, 20), live();
 ///     }
 /// }
 ///

@@ -13,7 +13,7 @@ use super::live::{CaptureUsage, describe_state};
 use crate::capture::{CaptureLimit, InspectFile};
 use crate::inner::AgentInner;
 use crate::options::WebAddress;
-use crate::session::OnlineSession;
+use crate::session_state::{OnlineSession, SessionFailure};
 use crate::{RunningTunnel, Trust};
 
 /// How the agent is.
@@ -137,7 +137,7 @@ fn to_millis(time: Duration) -> f64 {
 }
 
 impl FailureView {
-    fn from_failure(failed: &crate::session::SessionFailure) -> Self {
+    fn from_failure(failed: &SessionFailure) -> Self {
         let at = failed.at.to_rfc3339_opts(SecondsFormat::Millis, false);
         Self { at, reason: failed.reason.clone() }
     }

@@ -11,10 +11,10 @@ use ginnel_mux::protocol::message::{Bind, BindLabeled, RemoteError, Unbind};
 use ginnel_mux::protocol::rpc;
 
 use super::RPC_TIMEOUT;
-use super::state::{OnlineSession, SessionState};
 use crate::backoff::{Backoff, MAX_PAUSE};
 use crate::definition::BindMessage;
 use crate::inner::AgentInner;
+use crate::session_state::{OnlineSession, SessionState};
 use crate::slot::SessionSlot;
 use crate::tunnels::{BoundEndpoint, RunningTunnel};
 

@@ -22,11 +22,11 @@ use ginnel_net::{DialRole, dial_any};
 
 use super::RPC_TIMEOUT;
 use super::addresses::{AddressBook, NextAddress};
-use super::claims::{ClaimGuard, NodeClaim, NodeClaims};
-use super::state::OnlineSession;
 use crate::backoff::Backoff;
 use crate::inner::AgentInner;
+use crate::node_claims::{ClaimGuard, NodeClaim, NodeClaims};
 use crate::options::AgentOptions;
+use crate::session_state::OnlineSession;
 use crate::slot::SessionSlot;
 
 /// The codes by which a service refuses the credential itself: the authtoken is malformed, of a form

@@ -1,16 +1,14 @@
 //! The sessions with the service: connecting, serving them, and coming back.
 //!
 //! An agent keeps one session. Where the service says at the login which of its nodes it is, the agent
-//! keeps a second one to another node (`claims`), over which the same tunnels are bound: whichever node is
+//! keeps a second one to another node (`node_claims`), over which the same tunnels are bound: whichever node is
 //! lost, visitors reach them through the other. Both are kept by the same code, each in its slot; neither
 //! is the main one. A service that names no node is one place, and gets one session.
 
 mod addresses;
 mod bind;
-mod claims;
 mod connect;
 mod requests;
-pub(super) mod state;
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,17 +17,16 @@ use chrono::Local;
 use tokio::time::sleep;
 
 use super::inner::AgentInner;
+use super::session_state::{OnlineSession, SessionHistory, SessionState};
 use super::slot::SessionSlot;
 use super::tunnels::RunningTunnel;
 pub use bind::{StartError, TunnelBindError};
 pub(super) use bind::{bind_tunnel, unbind_everywhere, unbind_tunnel};
-pub(super) use claims::NodeClaims;
 use connect::{ConnectError, ConnectedSession, SessionKeeper};
 use ginnel_base::logging::ignore;
 use ginnel_mux::protocol::message::RemoteError;
 use ginnel_mux::{Code, Incoming};
 use ginnel_net::ShutdownPhase;
-pub use state::{OnlineSession, OnlineSessions, SessionFailure, SessionHistory, SessionState};
 
 /// How long an answer of the service may take.
 const RPC_TIMEOUT: Duration = Duration::from_secs(10);

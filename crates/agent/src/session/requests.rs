@@ -12,10 +12,10 @@ use ginnel_mux::{Code, Stream, heartbeat};
 use ginnel_net::ShutdownPhase;
 
 use super::bind::{is_taken, unbind_everywhere};
-use super::state::OnlineSession;
 use crate::capture::{CaptureSource, Via};
 use crate::drain;
 use crate::inner::AgentInner;
+use crate::session_state::OnlineSession;
 use crate::tunnels::Tunnels;
 
 /// A longer identifier is none.

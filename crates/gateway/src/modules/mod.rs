@@ -9,7 +9,6 @@ pub mod basic_auth;
 pub mod circuit_breaker;
 pub mod compression;
 pub mod edge_module;
-pub mod endpoint;
 pub mod header_changes;
 pub mod header_edits;
 pub mod ip_policies;

@@ -20,12 +20,12 @@ use ginnel_policy::problem::code;
 use crate::gateway_error::GatewayError;
 use crate::modules::traffic_policy::describe_problems;
 use crate::routing::backend::{Backend, BackendKind, TargetDirectory};
-use crate::routing::endpoint_spec::{EndpointSpec, Proto, TlsTerminationSpec};
+use crate::routing::endpoint_spec::{EndpointSpec, Proto};
 use crate::routing::internal;
 use crate::routing::route::Route;
 use crate::routing::route_table::RouteTable;
 use crate::routing::virtual_host::VirtualHost;
-use crate::tls::policy::TlsPolicy;
+use crate::tls::policy::{TlsPolicy, TlsTerminationSpec};
 use crate::upstream::forward::Upstream;
 use crate::upstream::target::Target;
 

@@ -4,6 +4,8 @@ use ginnel_api::{Base64, EndpointOptions, Secret};
 use ginnel_base::address::{AddressError, HostPort};
 use ginnel_policy::actions::terminate_tls::TlsVersions;
 
+use crate::tls::policy::TlsTerminationSpec;
+
 /// What is spoken at a public address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proto {
@@ -80,15 +82,6 @@ impl EndpointSpec {
     pub fn own_port(&self) -> Option<u16> {
         self.listen_address().ok().flatten().map(|place| place.port)
     }
-}
-
-/// With what TLS ends at the service.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsTerminationSpec {
-    /// The certificates and the key, both PEM; without them the service uses its own.
-    pub certificate: Option<(String, Secret)>,
-    /// The versions of TLS that are spoken.
-    pub versions: TlsVersions,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 pub mod agent_return;
 pub mod backend;
 pub mod endpoint;
+pub mod endpoint_modules;
 pub mod endpoint_spec;
 pub mod hosts;
 pub mod internal;

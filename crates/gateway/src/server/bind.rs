@@ -17,13 +17,13 @@ use ginnel_policy::problem::code;
 use ginnel_policy::{Problem, Scope};
 
 use crate::GatewayError;
-use crate::modules::endpoint;
 use crate::modules::module::Modules;
 use crate::modules::traffic_policy::Rules;
 use crate::routing::backend::Backend;
 use crate::routing::endpoint::{
     BindError, EndpointRoutes, PoolKey, PoolPlace, PoolSeat, PublicEndpoint, agent_backend,
 };
+use crate::routing::endpoint_modules;
 use crate::routing::endpoint_spec::{EndpointSpec, Proto};
 use crate::routing::hosts::HostSelection;
 use crate::routing::internal::{self, is_internal};
@@ -73,7 +73,7 @@ impl Gateway {
     /// # Errors
     /// If every service refuses it, whatever its settings are.
     pub fn check_spec(mut spec: EndpointSpec) -> Result<(), BindError> {
-        let modules = endpoint::check_modules(&spec.options, scope_of(spec.proto))?;
+        let modules = endpoint_modules::check_modules(&spec.options, scope_of(spec.proto))?;
         if modules.as_ref().is_some_and(Modules::have_local_issuers) {
             return Err(local_issuer());
         }
@@ -198,7 +198,7 @@ async fn compile_virtual_host(
     let metrics = gateway.services.metrics.as_ref().map(|metrics| metrics.edge_metrics(""));
     let account = spec.owner.as_deref().map(Arc::from);
     let compiling = tokio::task::spawn_blocking(move || {
-        let modules = endpoint::build_modules((&options, account), scope, &resources)?;
+        let modules = endpoint_modules::build_modules((&options, account), scope, &resources)?;
         let (id, edge_id) = ("".into(), "".into());
         Ok(VirtualHost::from_route(Route { id, edge_id, modules, host_header, backend, metrics }))
     });

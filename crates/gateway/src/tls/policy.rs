@@ -6,11 +6,11 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
+use ginnel_api::Secret;
 use ginnel_net::tls::certificate::{self, Unusable};
 use ginnel_net::tls::{self, any_client};
 use ginnel_policy::actions::terminate_tls::TlsVersions;
 
-use crate::routing::endpoint_spec::TlsTerminationSpec;
 use crate::tls::authority::LocalAuthority;
 use crate::tls::certificate_error::CertificateError;
 
@@ -19,6 +19,15 @@ pub const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
 const ONLY_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
 const ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
+/// With what TLS ends at the service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsTerminationSpec {
+    /// The certificates and the key, both PEM; without them the service uses its own.
+    pub certificate: Option<(String, Secret)>,
+    /// The versions of TLS that are spoken.
+    pub versions: TlsVersions,
+}
 
 /// How TLS is spoken with the visitors of a virtual host.
 ///

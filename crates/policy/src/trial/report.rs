@@ -6,6 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Traffic;
 use crate::exchange::{Content, Exchange, Request};
+use crate::expression::value::value_to_json;
 use crate::facts;
 use crate::record::RuleTrace;
 use crate::verdict::Verdict;
@@ -111,7 +112,11 @@ impl Report {
             name: it.rule_name.clone(),
             action: it.action,
         });
-        let vars = record.vars_json();
+        let vars = record
+            .vars
+            .iter()
+            .map(|(name, value)| (name.clone(), value_to_json(value).unwrap_or(Json::Null)));
+        let vars: Map<_, _> = vars.collect();
         Self {
             outcome: verdict_outcome(&verdict),
             decision,

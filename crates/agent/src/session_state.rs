@@ -36,7 +36,7 @@ pub struct OnlineSessions(PerSlot<Option<OnlineSession>>);
 pub struct OnlineSession {
     pub(crate) session: MuxSession,
     pub(crate) slot: SessionSlot,
-    pub(super) latency: watch::Receiver<Option<Duration>>,
+    pub(crate) latency: watch::Receiver<Option<Duration>>,
     /// The region that the service named.
     pub region: String,
     /// The node that it leads to; none where the service has no nodes.
@@ -66,7 +66,7 @@ pub struct SessionFailure {
 }
 
 impl SessionHistory {
-    pub(super) fn add_failure(&mut self, reason: String) {
+    pub(crate) fn add_failure(&mut self, reason: String) {
         if self.failures.len() == MAX_FAILURES {
             self.failures.pop_front();
         }
@@ -121,7 +121,7 @@ impl SessionState {
     }
 
     /// Notes that a session is online.
-    pub(super) fn insert(&mut self, online: OnlineSession) {
+    pub(crate) fn insert(&mut self, online: OnlineSession) {
         let mut sessions = match self {
             Self::Online(sessions) => std::mem::take(sessions),
             _ => OnlineSessions::default(),
@@ -132,7 +132,7 @@ impl SessionState {
     }
 
     /// Notes that a session is not online, or no more.
-    pub(super) fn remove(&mut self, slot: SessionSlot) {
+    pub(crate) fn remove(&mut self, slot: SessionSlot) {
         let Self::Online(sessions) = self else { return };
         *sessions.0.get_mut(slot) = None;
         if sessions.iter().next().is_none() {

@@ -15,7 +15,7 @@ pub(crate) struct NodeClaims(watch::Sender<PerSlot<Option<NodeClaim>>>);
 
 /// Where a session leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NodeClaim {
+pub(crate) struct NodeClaim {
     /// None where the service has no nodes; nothing stands beside such a session.
     pub node: Option<Arc<str>>,
     pub address: SocketAddr,
@@ -23,19 +23,19 @@ pub(super) struct NodeClaim {
 
 /// A claim that ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct ClaimGuard {
+pub(crate) struct ClaimGuard {
     claims: Arc<NodeClaims>,
     slot: SessionSlot,
 }
 
 impl NodeClaims {
     /// Where the session in a slot leads.
-    pub(super) fn get(&self, slot: SessionSlot) -> Option<NodeClaim> {
+    pub(crate) fn get(&self, slot: SessionSlot) -> Option<NodeClaim> {
         self.0.borrow().get(slot).clone()
     }
 
     /// Notes where a session leads; none if the other one leads there, or either of them nowhere known.
-    pub(super) fn claim_node(
+    pub(crate) fn claim_node(
         self: &Arc<Self>,
         slot: SessionSlot,
         claim: NodeClaim,
@@ -56,7 +56,7 @@ impl NodeClaims {
     }
 
     /// Waits until the session in a slot leads elsewhere than before.
-    pub(super) async fn wait_for_change(&self, slot: SessionSlot, before: Option<&NodeClaim>) {
+    pub(crate) async fn wait_for_change(&self, slot: SessionSlot, before: Option<&NodeClaim>) {
         let mut claims = self.0.subscribe();
         let changed = claims.wait_for(|claims| claims.get(slot).as_ref() != before).await;
         ignore(changed.map(drop), "the sender lives as long as this");
