@@ -27,7 +27,7 @@ check: $(VENV)/ready ## Check formats, lints, types and unit tests of what compi
 
 test: dev packages lint docs ## Set up, and run every test, type check and lint.
 	cargo test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 	tests/wheels.sh dev
 
 SECONDS ?= 60
