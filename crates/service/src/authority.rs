@@ -36,6 +36,16 @@ impl CertificateSettings {
     pub fn files(&self) -> Option<(PathBuf, PathBuf)> {
         self.certificate.clone().zip(self.key.clone())
     }
+
+    /// Checks that both files are named, or none.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let (key, missing) = match (&self.certificate, &self.key) {
+            (Some(_), None) => ("certificate", "certificate_key"),
+            (None, Some(_)) => ("certificate_key", "certificate"),
+            _ => return Ok(()),
+        };
+        Err(Error::Setting { key, problem: format!("{missing} is missing") })
+    }
 }
 
 /// The setting with the certificate, as PEM.

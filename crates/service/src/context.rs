@@ -119,9 +119,19 @@ pub(super) trait StoredResource: Document + Send + 'static {
     }
 
     /// Removes the resource with this identifier, and everything that belongs to it.
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         remove_or_refuse::<Self>(change, id)
     }
+}
+
+/// The facts about a call that the removal of a resource needs. A job of the writer contains no [`ServiceState`], because
+/// dropping the last one would end the store on the writer's own thread.
+#[derive(Clone)]
+pub struct RemovalContext {
+    pub caller: Arc<Caller>,
+    /// The address that IP restrictions must still allow, if any.
+    pub restricted_address: Option<IpAddr>,
+    pub vault_key: Arc<VaultKey>,
 }
 
 impl ServiceState {
@@ -153,6 +163,15 @@ impl Context {
         work: impl FnOnce(&View<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         self.shared.store.read(work).await
+    }
+
+    /// The facts that the removal of a resource needs.
+    pub fn removal(&self) -> RemovalContext {
+        RemovalContext {
+            caller: self.caller.clone(),
+            restricted_address: self.restricted_address(),
+            vault_key: self.shared.vault_key.clone(),
+        }
     }
 
     /// The address that IP restrictions must go on to allow; none where nobody can be locked out.

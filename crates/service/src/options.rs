@@ -113,6 +113,7 @@ impl Options {
             token.map(|_| Error::MalformedAuthtoken),
             self.management.check_public_url().err(),
             self.check_connections().err(),
+            self.certificate.check().err(),
             self.management.check_rate_limit().err(),
             self.acme.check().err().or_else(|| self.check_challenges().err()),
             self.backup.check().err(),

@@ -19,7 +19,6 @@ use ginnel_settings::{
     ConfigFile, HasPart, ResolvedSettings, SettingSources, resolve_settings, settings,
 };
 
-use super::authority::CertificateSettings;
 use super::{Error, Options};
 
 settings! {
@@ -116,26 +115,16 @@ pub fn load_config(
     let mut problems = secrets::fill_secrets(&mut resolved);
     let ServeConfig { access_log, options, .. } = &mut resolved.config;
     options.gateway.request_ids = access_log.is_some();
-    let wrong = certificate_problem(&options.certificate);
-    problems.extend(wrong.map(|(key, problem)| resolved.describe_problem(key, &problem)));
+    if let Some((chain, key)) = options.certificate.files()
+        && let Err(error) = authority::check_certificate(&chain, &key)
+    {
+        problems.push(resolved.describe_problem("certificate", &error.to_string()));
+    }
     if problems.is_empty() && resolved.config.options.problems().is_empty() {
         return Ok(resolved);
     }
     problems.extend(preflight_problems(&resolved).into_iter().map(|(problem, _)| problem));
     Err(problems)
-}
-
-/// The reason why a certificate and its key cannot be used, with the setting that it belongs to.
-fn certificate_problem(settings: &CertificateSettings) -> Option<(&'static str, String)> {
-    match (&settings.certificate, &settings.key) {
-        (None, None) => None,
-        (Some(chain), Some(key)) => {
-            let checked = authority::check_certificate(chain, key);
-            checked.err().map(|error| ("certificate", error.to_string()))
-        }
-        (Some(_), None) => Some(("certificate", "certificate_key is missing".to_owned())),
-        (None, Some(_)) => Some(("certificate_key", "certificate is missing".to_owned())),
-    }
 }
 
 /// A problem of the options, with the place that says the setting.

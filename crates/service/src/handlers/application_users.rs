@@ -4,10 +4,10 @@ use ginnel_api::remote::application_sessions::ApplicationSession;
 use ginnel_api::remote::application_users::{ApplicationUser, Delete, Get, List};
 use ginnel_store::Transaction;
 
-use super::{Context, Handler, delete, get, list};
+use super::{Handler, delete, get, list};
 use crate::Refusal;
 use crate::address::Base;
-use crate::context::{StoredResource, remove_or_refuse};
+use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
 use crate::logins::SESSIONS_OF_USER;
 
 impl StoredResource for ApplicationUser {
@@ -15,7 +15,7 @@ impl StoredResource for ApplicationUser {
         self.uri = base.of(&self.id);
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         let sessions = change.referrers(id, SESSIONS_OF_USER)?;
         change
             .for_each(&sessions, |id| change.remove_document::<ApplicationSession>(id).map(drop))?;

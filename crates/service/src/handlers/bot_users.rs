@@ -9,7 +9,7 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, changed_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, remove_or_refuse};
+use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
 use crate::{Refusal, code};
 
 /// The longest name, in bytes.
@@ -26,7 +26,7 @@ impl StoredResource for BotUser {
         caller.check_admin(code::BOT_NEEDS_ADMIN, "change bot users")
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         for owned in change.referrers(id, "owner")? {
             if id::has_prefix(&owned, prefix::API_KEY) {
                 change.remove_document::<ApiKey>(&owned)?;

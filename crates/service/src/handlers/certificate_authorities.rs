@@ -7,7 +7,7 @@ use ginnel_store::Transaction;
 
 use super::{Context, OperationResult, check_unused, new_item, stored, usual_handlers};
 use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse, remove_or_refuse};
+use crate::context::{RemovalContext, StoredResource, find_or_refuse, remove_or_refuse};
 use crate::{Refusal, code};
 
 /// The role of an authority for the edges whose visitors it vouches for.
@@ -23,7 +23,7 @@ impl StoredResource for CertificateAuthority {
     }
 
     /// An authority that an edge uses cannot be deleted: the edge could only admit all visitors or none.
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         check_unused(change, id, &[AUTHORITY], "certificate authority", code::AUTHORITY_IN_USE)?;
         remove_or_refuse::<Self>(change, id)
     }

@@ -10,7 +10,7 @@ use super::event_subscriptions::check_admin;
 use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, remove_or_refuse};
+use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
 use crate::events::{
     DESTINATION, DestinationSecret, check_name, check_secret, checked_url, new_secret,
 };
@@ -34,7 +34,7 @@ impl StoredResource for EventDestination {
         check_admin(caller)
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         if let Some(subscription) = change.referrers(id, DESTINATION)?.first() {
             let message = format!("the event subscription {subscription} names the destination");
             return Err(Refusal::new(code::DESTINATION_IN_USE, message));

@@ -13,7 +13,7 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, remove_or_refuse, wrong_prefix};
+use crate::context::{RemovalContext, StoredResource, remove_or_refuse, wrong_prefix};
 use crate::events::{DESTINATION, EVENT_TYPE, bump_subscription_version};
 use crate::{Refusal, code};
 
@@ -42,7 +42,7 @@ impl StoredResource for EventSubscription {
         check_admin(caller)
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         remove_or_refuse::<Self>(change, id)?;
         Ok(bump_subscription_version(change)?)
     }

@@ -8,7 +8,7 @@ use super::{
     Context, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
 };
 use crate::address::Base;
-use crate::context::{StoredResource, remove_or_refuse};
+use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
 use crate::references::POLICY_OF_RULE;
 use crate::restrictions::POLICY_OF_RESTRICTION;
 use crate::{Refusal, code};
@@ -20,7 +20,7 @@ impl StoredResource for IpPolicy {
 
     /// Resources that refer to the policy keep its identifier (specification, rule 4 of the states). The policies of
     /// an IP restriction cannot be deleted, because the restriction would reject all callers.
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         check_unused(change, id, &[POLICY_OF_RESTRICTION], "IP policy", code::POLICY_IN_USE)?;
         let rules = change.referrers(id, POLICY_OF_RULE)?;
         change.for_each(&rules, |rule| change.remove_document::<IpPolicyRule>(rule).map(drop))?;

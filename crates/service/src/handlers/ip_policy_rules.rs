@@ -10,7 +10,9 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix};
+use crate::context::{
+    RemovalContext, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
+};
 use crate::references::POLICY_OF_RULE;
 use crate::restrictions::check_caller_of_policy;
 use crate::{Refusal, code};
@@ -25,10 +27,10 @@ impl StoredResource for IpPolicyRule {
         }
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
         let rule: Self = find_or_refuse(change, id)?;
         remove_or_refuse::<Self>(change, id)?;
-        check_caller_of(change, &rule, &service.caller, service.restricted_address())
+        check_caller_of(change, &rule, &call.caller, call.restricted_address)
     }
 }
 

@@ -14,7 +14,9 @@ use crate::accounts::{self, Caller};
 use crate::address::Base;
 use crate::check::host_port;
 use crate::cluster::EndpointKey;
-use crate::context::{ServiceState, StoredResource, find_or_refuse, remove_or_refuse};
+use crate::context::{
+    RemovalContext, ServiceState, StoredResource, find_or_refuse, remove_or_refuse,
+};
 use crate::domains::{ADDRESS, HOSTPORTS_OWNER, PORTS, address_at};
 use crate::references::HOSTPORTS;
 use crate::{Refusal, code};
@@ -28,8 +30,8 @@ impl StoredResource for ReservedAddr {
     }
 
     /// An edge that lost its address would lose its port to others.
-    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        check_owner(&find_or_refuse(change, id)?, &service.caller)?;
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+        check_owner(&find_or_refuse(change, id)?, &call.caller)?;
         check_unused(change, id, &[ADDRESS], "reserved address", code::ADDR_IN_USE)?;
         remove_or_refuse::<Self>(change, id)
     }

@@ -22,7 +22,7 @@ use crate::agents::OnlineTunnel;
 use crate::certificates::{CERTIFICATE, ManagedName};
 use crate::cluster::RemoteTunnel;
 use crate::context::{
-    ServiceState, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
+    RemovalContext, ServiceState, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
 };
 use crate::domains::{self, DOMAIN, DOMAINS, HOSTPORTS_OWNER};
 use crate::references::HOSTPORTS;
@@ -42,8 +42,8 @@ impl StoredResource for ReservedDomain {
     }
 
     /// An edge that lost its domain would lose its certificate, and its name to others.
-    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        check_owner(&find_or_refuse(change, id)?, &service.caller)?;
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+        check_owner(&find_or_refuse(change, id)?, &call.caller)?;
         check_unused(change, id, &[DOMAIN], "reserved domain", code::DOMAIN_IN_USE)?;
         remove_or_refuse::<Self>(change, id)
     }

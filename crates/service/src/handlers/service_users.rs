@@ -9,7 +9,7 @@ use super::{Context, OperationResult, usual_handlers};
 use crate::Refusal;
 use crate::accounts::Caller;
 use crate::address::Base;
-use crate::context::StoredResource;
+use crate::context::{RemovalContext, StoredResource};
 
 /// The list that shows them.
 const LIST: &str = "/service_users";
@@ -24,8 +24,8 @@ impl StoredResource for ServiceUser {
         BotUser::check_writer(caller)
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
-        BotUser::remove(change, id, service)
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+        BotUser::remove(change, id, call)
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) fn get<O: GetItem<Output: StoredResource>>() -> Handler {
 pub(super) fn delete<O: DeleteItem<Item: StoredResource>>() -> Handler {
     on(|service: Context, call: O| async move {
         O::Item::check_writer(&service.caller)?;
-        let (id, caller) = (call.into_id(), service.clone());
-        service.write(move |change| O::Item::remove(change, &id, &caller)).await
+        let (id, removal) = (call.into_id(), service.removal());
+        service.write(move |change| O::Item::remove(change, &id, &removal)).await
     })
 }
 

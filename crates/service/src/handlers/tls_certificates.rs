@@ -10,7 +10,7 @@ use ginnel_store::Transaction;
 use super::{Context, OperationResult, check_unused, stored, usual_handlers};
 use crate::address::Base;
 use crate::certificates::{self, CERTIFICATE};
-use crate::context::{StoredResource, find_or_refuse};
+use crate::context::{RemovalContext, StoredResource, find_or_refuse};
 use crate::{Refusal, code};
 
 /// The longest text of certificates or of a key, in bytes.
@@ -24,7 +24,7 @@ impl StoredResource for TlsCertificate {
     }
 
     /// A certificate that a domain uses cannot be deleted: visitors would not trust the one that replaces it.
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         check_unused(change, id, &[CERTIFICATE], "TLS certificate", code::CERTIFICATE_IN_USE)?;
         certificates::remove_certificate(change, id)?.then_some(()).ok_or_else(Refusal::not_found)
     }

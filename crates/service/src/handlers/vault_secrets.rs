@@ -10,7 +10,9 @@ use ginnel_store::{Transaction, View};
 use super::vaults::{check_name, check_secrets_unread};
 use super::{Context, OperationResult, usual_handlers};
 use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix};
+use crate::context::{
+    RemovalContext, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
+};
 use crate::vaults::{SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim};
 use crate::{Refusal, code};
 
@@ -32,10 +34,10 @@ impl StoredResource for VaultSecret {
         }
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
         check_secrets_unread(change, &[find_or_refuse(change, id)?], "deleted")?;
         remove_or_refuse::<StoredSecret>(change, id)?;
-        Ok(service.shared.vault_key.forget_without_secrets(change)?)
+        Ok(call.vault_key.forget_without_secrets(change)?)
     }
 }
 

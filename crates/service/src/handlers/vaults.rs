@@ -9,7 +9,9 @@ use ginnel_store::Transaction;
 
 use super::{Context, Handler, OperationResult, delete, get, list, on, stored};
 use crate::address::Base;
-use crate::context::{StoredResource, check_before, find_or_refuse, remove_or_refuse};
+use crate::context::{
+    RemovalContext, StoredResource, check_before, find_or_refuse, remove_or_refuse,
+};
 use crate::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_readers};
 use crate::{Refusal, code};
 
@@ -23,13 +25,13 @@ impl StoredResource for Vault {
         self.uri = base.of(&self.id);
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, service: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
         let vault: Self = find_or_refuse(change, id)?;
         check_unread(change, &vault, "deleted")?;
         let secrets = change.referrers(id, SECRETS_OF_VAULT)?;
         change.for_each(&secrets, |id| change.remove_document::<StoredSecret>(id).map(drop))?;
         remove_or_refuse::<Self>(change, id)?;
-        Ok(service.shared.vault_key.forget_without_secrets(change)?)
+        Ok(call.vault_key.forget_without_secrets(change)?)
     }
 }
 

@@ -56,7 +56,7 @@ macro_rules! backend {
             fn remove(
                 change: &ginnel_store::Transaction<'_>,
                 id: &str,
-                _: &$crate::context::Context,
+                _: &$crate::context::RemovalContext,
             ) -> Result<(), $crate::Refusal> {
                 super::delete_unused::<Self>(change, id)
             }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::address::Base;
 use crate::check::{Flaw, host_port};
-use crate::context::StoredResource;
+use crate::context::{RemovalContext, StoredResource};
 use crate::{Refusal, code};
 
 /// The longest text of certificates, in bytes.
@@ -28,7 +28,7 @@ impl StoredResource for StaticBackend {
         tls.server_name.get_or_insert_default();
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         delete_unused::<Self>(change, id)
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::Refusal;
 use crate::address::Base;
 use crate::code::{self, ErrorCode};
-use crate::context::{ServiceState, StoredResource};
+use crate::context::{RemovalContext, ServiceState, StoredResource};
 
 impl StoredResource for TunnelGroupBackend {
     fn locate(&mut self, base: &Base) {
@@ -29,7 +29,7 @@ impl StoredResource for TunnelGroupBackend {
         self.tunnels = Some(serving.iter().map(|tunnel| refer(&tunnel.id)).collect());
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         delete_unused::<Self>(change, id)
     }
 }

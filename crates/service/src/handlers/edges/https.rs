@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Refusal;
 use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse, remove_or_refuse};
+use crate::context::{RemovalContext, StoredResource, find_or_refuse, remove_or_refuse};
 use crate::references::{EDGE_OF_ROUTE, routes_of};
 
 impl StoredResource for HttpsEdge {
@@ -33,7 +33,7 @@ impl StoredResource for HttpsEdge {
         Ok(())
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &Context) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
         let routes = change.referrers(id, EDGE_OF_ROUTE)?;
         change
             .for_each(&routes, |route| change.remove_document::<HttpsEdgeRoute>(route).map(drop))?;

@@ -161,13 +161,13 @@ pub(super) async fn replace<H: ModuleHolder, M: EdgeModule>(
     });
     let modules = checked.await?;
     let _held = modules.compiled();
-    let replace = service.write_resource(move |change| {
+    let replace = service.write(move |change| {
         let mut holder = H::find(change, &path)?;
         modules.apply_to(change, &mut holder)?;
         holder.store_with_links(change)?;
         Ok(holder)
     });
-    field(&mut replace.await?).take().ok_or_else(Refusal::not_found)
+    field(&mut service.with_addresses(replace.await?)).take().ok_or_else(Refusal::not_found)
 }
 
 /// Shows a module.
