@@ -11,10 +11,14 @@ use tokio::time::timeout;
 
 use super::support::{Direct, document, edges_with, host_of};
 
-/// An endpoint with options whose target cannot be reached.
+/// An HTTP endpoint with options whose target cannot be reached.
 async fn endpoint(gateway: &Gateway, options: EndpointOptions) -> PublicEndpoint {
+    endpoint_of(gateway, Proto::Http, options).await
+}
+
+async fn endpoint_of(gateway: &Gateway, proto: Proto, options: EndpointOptions) -> PublicEndpoint {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let spec = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
+    let spec = EndpointSpec { options, ..EndpointSpec::any(proto) };
     gateway.bind_endpoint(spec, Direct::to(closed)).await.unwrap()
 }
 
@@ -36,6 +40,8 @@ async fn a_rejection_counts_in_its_phase() {
     let deny_cidrs = Some(vec!["127.0.0.0/8".to_owned()]);
     let restricted = IpRestriction { deny_cidrs, ..IpRestriction::default() };
     let restricted = EndpointOptions { ip_restriction: Some(restricted), ..Default::default() };
+    let bytes = endpoint_of(&gateway, Proto::Tcp, EndpointOptions::default()).await;
+    let restricted_bytes = endpoint_of(&gateway, Proto::Tcp, restricted.clone()).await;
     let restricted = endpoint(&gateway, restricted).await;
     let policy = r#"{"on_http_request": [{"expressions": ["req.url.path == '/x'"],
         "actions": [{"type": "deny"}]}]}"#;
@@ -56,6 +62,8 @@ async fn a_rejection_counts_in_its_phase() {
         (host_of(restricted.url()), request("/"), RequestPhase::RunModules, "403"),
         (host_of(plain.url()), request("/"), RequestPhase::SendUpstream, "502"),
         (host_of(policy.url()), request("/"), RequestPhase::SendUpstream, "502"),
+        (host_of(restricted_bytes.url()), "bytes".to_owned(), RequestPhase::RunModules, ""),
+        (host_of(bytes.url()), "bytes".to_owned(), RequestPhase::SendUpstream, ""),
     ];
     let counts = || {
         let metrics = gateway.metrics().unwrap();

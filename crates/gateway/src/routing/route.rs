@@ -208,6 +208,7 @@ impl Route {
         context: &mut RequestContext<'_>,
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
+        context.trace.enter(RequestPhase::SendUpstream);
         let OutboundRequest { request, upgrade } = self.prepare_outbound(context, request)?;
         let response = websocket_tcp::handshake_response(request.headers())?;
         let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;

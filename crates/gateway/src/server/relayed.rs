@@ -19,6 +19,7 @@ use ginnel_net::{Permit, ResetOnClose, ShutdownPhase, ShutdownSignal, is_reset};
 
 use crate::message::metered::MeteredSocket;
 use crate::message::visitor::{RouteRef, Visitor};
+use crate::request_phase::RequestPhase;
 use crate::routing::endpoint::EndpointTraffic;
 use crate::routing::hosts::HostSelection;
 use crate::routing::remote_hosts::RemoteHosts;
@@ -174,7 +175,9 @@ impl EndpointTraffic {
             let Some(config) = own.or_else(usual) else { return };
             let accepted = tls::accept_tls(socket, config, gateway.timeouts().handshake).await;
             let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
-            let Some(stream) = accepted else { return };
+            let Some(stream) = accepted else {
+                return gateway.services.count_rejection(RequestPhase::Accept);
+            };
             visitor.tls = Some(Arc::new(accept::tls_info(&stream)));
             socket = AcceptedSocket::Relayed(Box::new(stream));
         }

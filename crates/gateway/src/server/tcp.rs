@@ -22,7 +22,7 @@ use crate::message::events::RequestTrace;
 use crate::message::metered::MeteredSocket;
 use crate::message::request_context::{InternalAddress, MAX_INTERNAL_HOPS};
 use crate::message::variables::{connection_variables, endpoint_variables};
-use crate::message::visitor::{Visitor, VisitorTls};
+use crate::message::visitor::{RouteRef, Visitor, VisitorTls};
 use crate::modules::module::{ModuleKind, Modules};
 use crate::modules::traffic_policy::{ConnectionExecution, Rules};
 use crate::request_phase::RequestPhase;
@@ -127,11 +127,14 @@ pub async fn serve_bytes(
     mut shutdown: ShutdownSignal,
 ) {
     let mut trace = gateway.events.trace_request();
+    trace.enter(RequestPhase::Accept);
     if !gateway.restrictions.allows_address(Ingress::Endpoints, visitor.peer.ip()) {
         trace.update_record(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+        gateway.services.count_rejection(trace.phase());
         return trace.publish_outcome::<()>(&gateway.events, visitor, None);
     }
     // What a change of the configuration replaces is not kept for as long as the connection lives.
+    trace.enter(RequestPhase::RouteRequest);
     let Some(route) = slot.load_full().route_for_path("").cloned() else { return };
     if route.leads_to_node() {
         // That node tells of it.
@@ -162,6 +165,7 @@ pub async fn serve_bytes(
         socket.reset_on_close();
     }
     if let Some(Ok(mut target)) = entered {
+        trace.enter(RequestPhase::RelayResponse);
         // An end without a reset would make half a file look whole.
         let stop = shutdown.wait_for(ShutdownPhase::Forced);
         let carried = carry_both_until(&mut socket, &mut target, COPY_BUFFER_BYTES, stop).await;
@@ -176,6 +180,9 @@ pub async fn serve_bytes(
                 );
             }
         }
+    }
+    if trace.phase() == RequestPhase::RelayResponse {
+        trace.enter(RequestPhase::Finish);
     }
     trace.update_record(|it| it.carried = Some(socket.carried_bytes()));
     trace.publish_outcome::<()>(&gateway.events, visitor, None);
@@ -193,16 +200,17 @@ async fn admit_connection(
     trace: &mut RequestTrace,
     passed: &mut Vec<(Arc<Route>, ConnectionExecution)>,
 ) -> Result<Io, Option<DialError>> {
-    let (targets, dial_timeout) = (&gateway.table.targets, gateway.timeouts().dial);
     let route_ref = route.route_ref();
     let mut address = None;
     loop {
+        trace.enter(RequestPhase::RunModules);
         if route.modules.as_ref().is_some_and(|modules| !modules.admits_visitor(visitor)) {
             trace.update_record(|it| it.module = Some(ModuleKind::IpRestriction.name()));
+            gateway.services.count_rejection(trace.phase());
             return Err(None);
         }
         let Some(rules) = rules_of(&route) else {
-            return route.dial_backend(targets, visitor, dial_timeout, &route_ref, trace).await;
+            return dial_backend(gateway, &route, visitor, &route_ref, trace).await;
         };
         let mut execution = connection_execution(gateway, &route, visitor, address.as_ref());
         let hops = passed.len();
@@ -219,11 +227,26 @@ async fn admit_connection(
         passed.push((route.clone(), execution));
         match next {
             Some((inside, its_address)) => (route, address) = (inside, Some(its_address)),
-            None => {
-                return route.dial_backend(targets, visitor, dial_timeout, &route_ref, trace).await;
-            }
+            None => return dial_backend(gateway, &route, visitor, &route_ref, trace).await,
         }
     }
+}
+
+/// Opens a connection to the backend of a route, and counts a failure.
+async fn dial_backend(
+    gateway: &GatewayState,
+    route: &Route,
+    visitor: &Visitor,
+    route_ref: &RouteRef,
+    trace: &mut RequestTrace,
+) -> Result<Io, Option<DialError>> {
+    trace.enter(RequestPhase::SendUpstream);
+    let (targets, dial_timeout) = (&gateway.table.targets, gateway.timeouts().dial);
+    let dialled = route.dial_backend(targets, visitor, dial_timeout, route_ref, trace).await;
+    if dialled.is_err() {
+        gateway.services.count_rejection(RequestPhase::SendUpstream);
+    }
+    dialled
 }
 
 fn connection_execution(

@@ -166,7 +166,14 @@ impl HttpConnection {
         (mut trace, visitor): (RequestTrace, &Visitor),
         (id, record): (Option<&HeaderValue>, &mut Option<RequestRecord>),
     ) -> Response<ResponseBody> {
-        if response.extensions_mut().remove::<RejectionMark>().is_some() {
+        let is_marked = response.extensions_mut().remove::<RejectionMark>().is_some();
+        // A node that has no agent does not reject the visitor, because another node may serve the request. The node of
+        // the visitor counts the rejection.
+        let is_rejected = match response.extensions().get() {
+            Some(NodeNotice::NoAgent) => !self.is_relayed(),
+            _ => is_marked,
+        };
+        if is_rejected {
             self.gateway.services.count_rejection(trace.phase());
         } else {
             trace.enter(RequestPhase::Finish);
