@@ -132,7 +132,8 @@ impl Visit<'_> {
             }
         }
         let written = self.write.write_all(&[&made.head, sent].concat()).await;
-        is_whole && written.is_ok() && self.write.flush().await.is_ok()
+        let is_sent = written.is_ok() && self.write.flush().await.is_ok();
+        is_whole && is_sent
     }
 
     /// Has a request wait until somebody decides, its time is over, or the tunnel ends.

@@ -45,8 +45,9 @@ pub fn parse_app_protocol(forwards_proto: &str) -> Result<UpstreamProtocol, Stri
 
 fn endpoint(bind: &Bind, proto: Proto) -> Result<BindRequest, AgentRefusal> {
     let place = bind.opts.place(&bind.proto).map_err(|error| error.to_string())?;
-    let options = bind.opts.endpoint(&bind.proto)?;
+    // Libraries look for the words about an address, so they come before those about options.
     let mut address = BindAddress::from_members(&place.url, &[&place.domain, &place.hostname])?;
+    let options = bind.opts.endpoint(&bind.proto)?;
     if !place.addr.is_empty() {
         address.addr = Some(place.addr);
     }
