@@ -167,8 +167,7 @@ fn run_exchange(
     let request = attempts.request_bytes();
     let begun = connection.begin_exchange(request)?;
     let mut exchange = if sink.is_some() { begun.streaming() } else { begun };
-    let mut is_sent = false;
-    let mut interrupt_checked = Instant::now();
+    let (mut is_sent, mut interrupt_checked) = (false, Instant::now());
     let response = loop {
         if !is_sent {
             is_sent = connection.send_request(&mut exchange, request, true)?;

@@ -158,10 +158,8 @@ impl RelayExchange<'_> {
             ResponseEnd::Whole { keep_alive } => {
                 let keep_alive = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
                 // The visitor's connection is as good as before, whatever the local service does.
-                RelayOutcome::Complete {
-                    keep_alive,
-                    reuse_local: local.finish_exchange() && keep_alive,
-                }
+                let reuse_local = local.finish_exchange() && keep_alive;
+                RelayOutcome::Complete { keep_alive, reuse_local }
             }
         })
     }

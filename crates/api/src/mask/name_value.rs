@@ -105,21 +105,7 @@ impl<'a> PairScan<'a> {
                     });
                     self.at += 1;
                 }
-                b']' | b'}' | b')' => {
-                    self.at += 1;
-                    if self.too_deep > 0 {
-                        self.too_deep -= 1;
-                        self.finish_item();
-                    } else if self
-                        .groups
-                        .last()
-                        .is_some_and(|group| is_bracket_pair(group.open, byte))
-                    {
-                        self.close_group(false);
-                    } else {
-                        self.finish_item();
-                    }
-                }
+                b']' | b'}' | b')' => self.close_bracket(byte),
                 b',' | b'&' | b';' => {
                     self.finish_item();
                     self.at += 1;
@@ -141,6 +127,18 @@ impl<'a> PairScan<'a> {
             self.close_group(true);
         }
         self.end_line();
+    }
+
+    fn close_bracket(&mut self, byte: u8) {
+        self.at += 1;
+        let is_shallow = self.too_deep == 0;
+        self.too_deep = self.too_deep.saturating_sub(1);
+        let closes = |group: &PairGroup| is_bracket_pair(group.open, byte);
+        if is_shallow && self.groups.last().is_some_and(closes) {
+            self.close_group(false);
+        } else {
+            self.finish_item();
+        }
     }
 
     fn current_group(&mut self) -> &mut PairGroup {

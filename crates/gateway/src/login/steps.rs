@@ -110,8 +110,7 @@ impl Logins {
         let sealed = visit.cookies.get(&name).ok_or(LoginError::UnknownLogin)?;
         let pending: Option<LoginAttempt> =
             self.seal.open_text(PURPOSE, &cookie_binding(request), sealed);
-        let pending = pending.filter(|pending| pending.state == state);
-        let pending = pending.ok_or(LoginError::UnknownLogin)?;
+        let pending = pending.filter(|it| it.state == state).ok_or(LoginError::UnknownLogin)?;
         let (now, last) = (Utc::now().timestamp(), pending.started + LOGIN_SECONDS);
         // Without a code there is nothing that could be used twice.
         let has_answer =

@@ -51,6 +51,15 @@ enum WriterFraming {
 #[error("the body of the response has another length than announced")]
 pub struct WrongResponseLength;
 
+/// Returns the connection option that differs from the default of the version.
+fn connection_option(closes: bool, rules: ResponseRules) -> Option<&'static str> {
+    match (closes, rules.is_http_1_1) {
+        (true, true) => Some("close"),
+        (false, false) => Some("keep-alive"),
+        _ => None,
+    }
+}
+
 impl ResponseWriter {
     /// Writes the head of a response with a body about which so much is known.
     pub fn begin(
@@ -91,14 +100,8 @@ impl ResponseWriter {
         if let Some(notice) = head.extensions.get::<NodeNotice>() {
             to.field(CONNECTION, notice.connection_option());
         }
-        match (closes, rules.is_http_1_1) {
-            (true, true) if !switches => {
-                to.field(CONNECTION, "close");
-            }
-            (false, false) if !switches => {
-                to.field(CONNECTION, "keep-alive");
-            }
-            _ => {}
+        if let Some(option) = connection_option(closes, rules).filter(|_| !switches) {
+            to.field(CONNECTION, option);
         }
         to.end();
         let has_trailers = rules.takes_trailers && head.headers.contains_key(TRAILER);

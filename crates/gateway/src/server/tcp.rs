@@ -16,6 +16,7 @@ use ginnel_net::tls::{self, AcceptedSocket};
 use ginnel_net::{
     AcceptedConnection, ResetOnClose, ShutdownPhase, ShutdownSignal, carry_both_until,
 };
+use ginnel_policy::Carried;
 
 use crate::message::error_response;
 use crate::message::events::RequestTrace;
@@ -140,15 +141,7 @@ pub async fn serve_bytes(
         // That node tells of it.
         trace.discard();
     }
-    trace.update_record(|it| {
-        it.edge_id = Some(route.edge_id.clone());
-        it.route_id = Some(route.id.clone());
-        let name = visitor.tls.as_ref().map(|tls| &tls.sni).filter(|name| !name.is_empty());
-        it.host = name.cloned();
-    });
-    if let Some(metrics) = &route.metrics {
-        metrics.count_connection(visitor.proto);
-    }
+    record_route(&mut trace, &route, visitor);
     let mut socket = MeteredSocket::new(socket, gateway.bytes_of(visitor.proto));
     let mut passed = Vec::new();
     let left = socket.is_reset();
@@ -170,22 +163,38 @@ pub async fn serve_bytes(
         let stop = shutdown.wait_for(ShutdownPhase::Forced);
         let carried = carry_both_until(&mut socket, &mut target, COPY_BUFFER_BYTES, stop).await;
         or_debug!(carried, "a connection broke");
-        for (route, execution) in passed {
-            if let Some(rules) = rules_of(&route) {
-                execution.run_close_rules(
-                    &gateway.services,
-                    rules,
-                    socket.carried_bytes(),
-                    &mut trace,
-                );
-            }
-        }
-    }
-    if trace.phase() == RequestPhase::RelayResponse {
+        run_close_rules(gateway, passed, socket.carried_bytes(), &mut trace);
         trace.enter(RequestPhase::Finish);
     }
     trace.update_record(|it| it.carried = Some(socket.carried_bytes()));
     trace.publish_outcome::<()>(&gateway.events, visitor, None);
+}
+
+/// Runs the rules for the end of a connection, of all routes on its way.
+fn run_close_rules(
+    gateway: &GatewayState,
+    passed: Vec<(Arc<Route>, ConnectionExecution)>,
+    carried: Carried,
+    trace: &mut RequestTrace,
+) {
+    for (route, execution) in passed {
+        if let Some(rules) = rules_of(&route) {
+            execution.run_close_rules(&gateway.services, rules, carried, trace);
+        }
+    }
+}
+
+/// Records and counts a connection of a visitor at a route.
+fn record_route(trace: &mut RequestTrace, route: &Route, visitor: &Visitor) {
+    trace.update_record(|it| {
+        it.edge_id = Some(route.edge_id.clone());
+        it.route_id = Some(route.id.clone());
+        let name = visitor.tls.as_ref().map(|tls| &tls.sni).filter(|name| !name.is_empty());
+        it.host = name.cloned();
+    });
+    if let Some(metrics) = &route.metrics {
+        metrics.count_connection(visitor.proto);
+    }
 }
 
 /// Lets a connection in, and opens one to whoever takes it; `passed` are the routes on the way that

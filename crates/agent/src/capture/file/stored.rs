@@ -131,18 +131,17 @@ impl StoredRecord {
             route_id: facts.route_id,
             imported_from: facts.imported_from,
         };
-        let parts = self.parts;
         let exchange = CapturedExchange {
             request: facts.request.into_message(
-                parts.request_head,
-                parts.request_body,
-                parts.request_trailer,
+                self.parts.request_head,
+                self.parts.request_body,
+                self.parts.request_trailer,
             ),
             response: facts.response.map(|response| {
                 response.into_message(
-                    parts.response_head,
-                    parts.response_body,
-                    parts.response_trailer,
+                    self.parts.response_head,
+                    self.parts.response_body,
+                    self.parts.response_trailer,
                 )
             }),
             took: Some(facts.took),
@@ -150,7 +149,7 @@ impl StoredRecord {
             stream: facts.stream,
             request_marks: facts.request_marks,
             response_marks: facts.response_marks,
-            socket: facts.socket.map(|socket| socket.into_log(&parts.messages)),
+            socket: facts.socket.map(|socket| socket.into_log(&self.parts.messages)),
             unanswered: facts.unanswered,
             complete: facts.complete,
             error: facts.error,
