@@ -9,6 +9,9 @@
 //! Nothing else is a chunk here: no sign, no `0x`, no blank at the end of the size, no line that
 //! ends with a line feed alone. A size has at most 16 digits with its leading zeros, and is at most
 //! [`MAX_BODY_BYTES`].
+//!
+//! The tolerant reader, which only reads responses of upstreams, also takes blanks at the end of a size
+//! line and before the colon of a trailer. They are padding: they do not go on to others.
 
 /// The longest chunk, and the largest `Content-Length`.
 pub(super) const MAX_BODY_BYTES: u64 = i64::MAX as u64;
@@ -29,6 +32,22 @@ pub struct Chunks {
     extension_bytes: u16,
     trailer_bytes: u16,
     trailer_fields: u8,
+    is_tolerant: bool,
+    /// True after padding.
+    has_padding: bool,
+}
+
+/// A part of a body in chunks.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ChunkPart<'b> {
+    /// Content.
+    Data(&'b [u8]),
+    /// A byte of a size line, or of the line end behind the content.
+    Framing(u8),
+    /// A byte of the trailer, with the empty line at its end.
+    Trailer(u8),
+    /// A byte that only the tolerant reader takes, and that does not go on.
+    Padding,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +77,8 @@ enum ChunkPosition {
     /// At the beginning of a line of the trailer.
     TrailerStart,
     TrailerName,
+    /// In padding before the colon.
+    TrailerBlank,
     TrailerValue,
     /// After a carriage return in the trailer; true on the empty line.
     TrailerEnd {
@@ -100,17 +121,28 @@ impl Chunks {
         extension_bytes: 0,
         trailer_bytes: 0,
         trailer_fields: 0,
+        is_tolerant: false,
+        has_padding: false,
     };
+
+    /// Has padding read.
+    pub(super) fn tolerate_padding(&mut self) {
+        self.is_tolerant = true;
+    }
+
+    /// Returns true if padding was read.
+    pub(super) fn has_padding(&self) -> bool {
+        self.has_padding
+    }
 
     pub(super) fn is_done(&self) -> bool {
         self.position == ChunkPosition::Done
     }
 
-    pub(super) fn take(
+    pub(super) fn take<'b>(
         &mut self,
-        bytes: &[u8],
-        mut data: impl FnMut(&[u8]),
-        mut trailer: impl FnMut(u8),
+        bytes: &'b [u8],
+        mut visit: impl FnMut(ChunkPart<'b>),
     ) -> Result<usize, FramingError> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
@@ -122,7 +154,7 @@ impl Chunks {
                 let piece = piece.unwrap_or(rest);
                 *left -= piece.len() as u64;
                 at += piece.len();
-                data(piece);
+                visit(ChunkPart::Data(piece));
                 if *left == 0 {
                     self.position = ChunkPosition::DataEnd { returned: false };
                 }
@@ -130,10 +162,15 @@ impl Chunks {
             }
             let is_trailer = self.position.is_trailer();
             self.position = self.next_position(*byte).ok_or(FramingError { fine: at })?;
-            if is_trailer {
-                trailer(*byte);
-            }
             at += 1;
+            visit(if self.is_tolerant && self.position.is_padding(*byte) {
+                self.has_padding = true;
+                ChunkPart::Padding
+            } else if is_trailer {
+                ChunkPart::Trailer(*byte)
+            } else {
+                ChunkPart::Framing(*byte)
+            });
         }
         Ok(at)
     }
@@ -152,7 +189,7 @@ impl Chunks {
             (ChunkPosition::Size { size, digits: 1.. }, byte) => {
                 self.step_extension(size, Extension::BeforeSemicolon, byte)?
             }
-            (ChunkPosition::Extension { size, at }, b'\r') if at.may_end() => {
+            (ChunkPosition::Extension { size, at }, b'\r') if at.may_end(self.is_tolerant) => {
                 ChunkPosition::SizeEnd { size }
             }
             (ChunkPosition::Extension { size, at }, byte) => self.step_extension(size, at, byte)?,
@@ -180,7 +217,14 @@ impl Chunks {
                 return (self.trailer_fields <= MAX_TRAILER_FIELDS)
                     .then_some(ChunkPosition::TrailerName);
             }
-            (ChunkPosition::TrailerName, b':') => ChunkPosition::TrailerValue,
+            (ChunkPosition::TrailerName | ChunkPosition::TrailerBlank, b':') => {
+                ChunkPosition::TrailerValue
+            }
+            (ChunkPosition::TrailerName | ChunkPosition::TrailerBlank, b' ' | b'\t')
+                if self.is_tolerant =>
+            {
+                ChunkPosition::TrailerBlank
+            }
             (ChunkPosition::TrailerName, byte) if is_token(byte) => ChunkPosition::TrailerName,
             (ChunkPosition::TrailerValue, b'\r') => ChunkPosition::TrailerEnd { last: false },
             (ChunkPosition::TrailerValue, byte) if is_text(byte) => ChunkPosition::TrailerValue,
@@ -195,15 +239,30 @@ impl ChunkPosition {
     fn is_trailer(self) -> bool {
         matches!(
             self,
-            Self::TrailerStart | Self::TrailerName | Self::TrailerValue | Self::TrailerEnd { .. }
+            Self::TrailerStart
+                | Self::TrailerName
+                | Self::TrailerBlank
+                | Self::TrailerValue
+                | Self::TrailerEnd { .. }
         )
+    }
+
+    /// Returns true if a byte that led here may be padding: a blank outside of values.
+    fn is_padding(self, byte: u8) -> bool {
+        let is_outside = match self {
+            Self::TrailerBlank => true,
+            Self::Extension { at, .. } => !matches!(at, Extension::Quoted | Extension::Escaped),
+            _ => false,
+        };
+        is_outside && matches!(byte, b' ' | b'\t')
     }
 }
 
 impl Extension {
-    /// Whether the line may end here.
-    fn may_end(self) -> bool {
-        matches!(self, Self::Name | Self::Token | Self::AfterQuoted)
+    /// Whether the line may end here; blanks at its end are for the tolerant reader.
+    fn may_end(self, is_tolerant: bool) -> bool {
+        let is_blank = matches!(self, Self::BeforeSemicolon | Self::AfterName);
+        matches!(self, Self::Name | Self::Token | Self::AfterQuoted) || is_blank && is_tolerant
     }
 
     fn next_state(self, byte: u8) -> Option<Self> {

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use super::length::parse_field;
-use super::{Body, BodyLength, FramingError};
+use super::{Body, BodyLength, ConnectionOptions, FramingError};
 
 /// How long the head of a visitor's request may be.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -17,15 +17,19 @@ pub const MAX_HEAD_BYTES: usize = 64 << 10;
 pub const MAX_HEAD_FIELDS: usize = 100;
 /// How long a head may be between a gateway and what is behind it, which may add fields.
 pub const MAX_RELAYED_HEAD_BYTES: usize = MAX_HEAD_BYTES + (16 << 10);
-/// How many fields any head may have; for more there is no room.
+/// How many fields the head of a request may have, and for how many there is room without an allocation.
 pub(super) const MAX_READ_FIELDS: usize = 128;
+/// How many fields the head of a response may have that goes on to others.
+const MAX_RESPONSE_FIELDS: usize = 1000;
+/// The problem of a field whose name is not a token.
+pub(super) const BAD_FIELD_NAME: &str = "a field's name holds what no name may";
 
 /// How large a head may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Its first line and the empty one at its end count.
     pub bytes: usize,
-    /// At most `MAX_READ_FIELDS`.
+    /// At most `MAX_READ_FIELDS` in a request.
     pub fields: usize,
 }
 
@@ -39,6 +43,10 @@ impl Default for HeadLimits {
 impl HeadLimits {
     /// What goes between a gateway and what is behind it.
     const RELAYED: Self = Self { bytes: MAX_RELAYED_HEAD_BYTES, fields: MAX_READ_FIELDS };
+    /// What a gateway or an agent reads of whoever responds.
+    pub(super) const RESPONSE: Self =
+        Self { bytes: MAX_RELAYED_HEAD_BYTES, fields: MAX_RESPONSE_FIELDS };
+
     /// What a client reads: `bytes`, with as many fields as there is room for.
     pub const fn for_client(bytes: usize) -> Self {
         Self { bytes, fields: MAX_READ_FIELDS }
@@ -55,7 +63,7 @@ pub enum HeadError {
     #[error("the head of the message is malformed")]
     Malformed(&'static str),
     /// It has too many fields.
-    #[error("the head has more than {MAX_READ_FIELDS} headers")]
+    #[error("the head has too many headers")]
     TooMany,
     /// It does not end.
     #[error("the head is longer than {MAX_RELAYED_HEAD_BYTES} bytes")]
@@ -66,6 +74,18 @@ pub enum HeadError {
     /// It says in more than one way where the body ends.
     #[error("the length of the body is ambiguous")]
     Framing,
+    /// The body behind it begins with a chunk that is broken.
+    #[error("a chunk at the beginning of the body is malformed")]
+    BodyBeginning,
+    /// The interim responses before the head are too long.
+    #[error("it sent too many interim responses")]
+    LongInterim,
+    /// The response switches to another protocol, which the request did not ask for.
+    #[error("it switched protocols without being asked")]
+    Switched,
+    /// The response switches to a protocol that no request may ask for.
+    #[error("it switched to a protocol that it was not asked for")]
+    ImproperSwitch,
 }
 
 impl From<FramingError> for HeadError {
@@ -78,7 +98,7 @@ impl From<httparse::Error> for HeadError {
     fn from(error: httparse::Error) -> Self {
         match error {
             httparse::Error::TooManyHeaders => Self::TooMany,
-            httparse::Error::HeaderName => Self::Malformed("a field's name holds what no name may"),
+            httparse::Error::HeaderName => Self::Malformed(BAD_FIELD_NAME),
             httparse::Error::HeaderValue => {
                 Self::Malformed("a field's value holds what no value may")
             }
@@ -101,6 +121,8 @@ pub struct RequestHead<'b, 'f> {
     pub is_http_1_1: bool,
     pub fields: &'f [HeadField<'b>],
     pub body: Body,
+    /// The options of the connection that the head names.
+    pub options: ConnectionOptions,
 }
 
 /// The head of a response.
@@ -114,6 +136,8 @@ pub struct ResponseHead<'b, 'f> {
     pub is_http_1_1: bool,
     pub fields: &'f [HeadField<'b>],
     pub body: Body,
+    /// True if another response may follow on the connection (RFC 9112, section 9.3).
+    pub keeps_alive: bool,
 }
 
 /// Reads the head that some bytes begin with; none while a part is missing.
@@ -147,10 +171,12 @@ pub fn read_request_within<T>(
     check_length(bytes, limits)?;
     check_line_ends(bytes)?;
     let is_http_1_1 = parsed.version == Some(1);
-    let body = length_of(parsed.headers)?.to_body(is_http_1_1)?.unwrap_or(Body::NONE);
+    let framing = Framing::from_fields(parsed.headers)?;
+    let body = framing.length.to_body(is_http_1_1)?.unwrap_or(Body::NONE);
     let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
     let fields = &*parsed.headers;
-    Ok(Some(read(&RequestHead { bytes, method, target, is_http_1_1, fields, body })))
+    let options = framing.options;
+    Ok(Some(read(&RequestHead { bytes, method, target, is_http_1_1, fields, body, options })))
 }
 
 /// Reads the head of a response that some bytes begin with; none while a part is missing. The response
@@ -178,10 +204,18 @@ pub fn read_response_within<T>(
 ) -> Result<Option<T>, HeadError> {
     check_start(bytes)?;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_READ_FIELDS];
-    let fields = fields.get_mut(..limits.fields).unwrap_or_default();
+    let mut more;
+    let room = limits.fields.min(MAX_READ_FIELDS);
+    let fields = fields.get_mut(..room).unwrap_or_default();
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
-    let bytes = match config.parse_response_with_uninit_headers(&mut parsed, bytes, fields)? {
+    let mut outcome = config.parse_response_with_uninit_headers(&mut parsed, bytes, fields);
+    if outcome == Err(httparse::Error::TooManyHeaders) && limits.fields > room {
+        more = Box::new_uninit_slice(limits.fields);
+        parsed = httparse::Response::new(&mut []);
+        outcome = config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut more);
+    }
+    let bytes = match outcome? {
         httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
         httparse::Status::Partial => return incomplete_head(bytes, limits),
     };
@@ -189,11 +223,14 @@ pub fn read_response_within<T>(
     let is_http_1_1 = parsed.version == Some(1);
     let status = parsed.code.filter(|status| *status >= 100);
     let status = status.ok_or(HeadError::Malformed("its status is below 100"))?;
-    let announced = length_of(parsed.headers)?.to_body(is_http_1_1)?;
+    let framing = Framing::from_fields(parsed.headers)?;
+    let announced = framing.length.to_body(is_http_1_1)?;
     let is_bodiless = to_head || matches!(status, 100..200 | 204 | 304);
     let body = if is_bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
+    let keeps_alive = framing.options.is_persistent(is_http_1_1) && body != Body::UntilClose;
     let (reason, fields) = (parsed.reason.unwrap_or_default(), &*parsed.headers);
-    Ok(Some(read(&ResponseHead { bytes, status, reason, is_http_1_1, fields, body })))
+    let head = ResponseHead { bytes, status, reason, is_http_1_1, fields, body, keeps_alive };
+    Ok(Some(read(&head)))
 }
 
 /// Reads fields that end with an empty line, such as those of a trailer; none where they are malformed.
@@ -208,6 +245,19 @@ pub fn read_fields<T>(bytes: &[u8], read: impl FnOnce(&[HeadField<'_>]) -> T) ->
 /// Whether bytes of which so many were searched may hold the end of a head.
 pub fn may_end_head(bytes: &[u8], searched: usize) -> bool {
     searched == 0 || has_head_end(bytes, searched)
+}
+
+/// Returns the length of the head that some bytes begin with, if its end is there.
+pub(super) fn find_head_end(bytes: &[u8]) -> Option<usize> {
+    let ends = |line: &[u8]| line == b"\n" || line == b"\r\n";
+    let mut length = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        length += line.len();
+        if ends(line) {
+            return Some(length);
+        }
+    }
+    None
 }
 
 /// Whether there is an empty line behind the first one, where so many bytes were searched.
@@ -307,12 +357,26 @@ fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
     Ok(())
 }
 
-fn length_of(fields: &[HeadField<'_>]) -> Result<BodyLength, FramingError> {
-    let mut length = BodyLength::default();
-    for field in fields {
-        length.read_field(field.name.as_bytes(), field.value)?;
+/// The length of the body and the options of the connection, from one look at the fields.
+#[derive(Default)]
+struct Framing {
+    length: BodyLength,
+    options: ConnectionOptions,
+}
+
+impl Framing {
+    fn from_fields(fields: &[HeadField<'_>]) -> Result<Self, FramingError> {
+        let mut framing = Self::default();
+        for field in fields {
+            match field.name.len() {
+                10 if field.name.eq_ignore_ascii_case("connection") => {
+                    framing.options.read_value(field.value);
+                }
+                _ => framing.length.read_field(field.name.as_bytes(), field.value)?,
+            }
+        }
+        Ok(framing)
     }
-    Ok(length)
 }
 
 #[cfg(test)]

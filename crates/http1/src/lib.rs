@@ -5,6 +5,9 @@
 //! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
 //! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, `media_type` reads `Content-Type`, and `lists` reads all values that are lists.
 //!
+//! `response_head` finds the final head of a response behind its interim ones, for gateway, agent and
+//! client. `read_room` knows how much room the next read of a connection gets.
+//!
 //! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
 //! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
 //! APIs. `websocket` knows where a close frame fits. No I/O but in `strict` and `websocket`.
@@ -25,9 +28,11 @@ mod length;
 mod lists;
 mod media_type;
 mod names;
+mod read_room;
 mod reader;
 mod request;
 mod response;
+mod response_head;
 mod retry_after;
 pub mod reuse;
 mod strict;
@@ -57,9 +62,11 @@ pub use lists::{
 };
 pub use media_type::{media_type_in, media_type_parameters};
 pub use names::{SpelledValues, is_cgi_twin, is_same_for_cgi};
+pub use read_room::ReadRoom;
 pub use reader::{ResponseError, ResponseReader};
 pub use request::Expects;
 pub use response::Response;
+pub use response_head::{ExpectedResponse, HeadProgress, ResponseGrammar, ResponseHeadReader};
 pub use retry_after::retry_after;
 pub use strict::StrictStream;
 pub use target::{RawTarget, read_target, request_query, request_target};

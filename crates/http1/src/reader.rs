@@ -3,13 +3,12 @@
 //! It is as strict as whoever passes answers on: one that says in more than one way where its body ends
 //! is an error, whatever parts of it came.
 
-use super::head::{
-    HeadError, HeadLimits, MAX_READ_FIELDS, after_first_line, may_end_head, read_response_within,
-};
+use super::head::{HeadError, HeadLimits, MAX_READ_FIELDS, ResponseHead, after_first_line};
 use super::response::ResponseBody;
-use super::{Body, ConnectionOptions, FramingError, Response};
+use super::response_head::{HeadProgress, ResponseHeadReader};
+use super::{Body, FramingError, Response};
 
-/// The longest head, with the interim answers before it, in bytes.
+/// The longest head, in bytes.
 const MAX_HEAD_BYTES: usize = 256 << 10;
 /// How much room is made for a body before any of it has come, in bytes.
 const MAX_EXPECTED_BYTES: u64 = 1 << 20;
@@ -47,20 +46,17 @@ pub enum ResponseError {
 #[derive(Debug)]
 pub struct ResponseReader {
     max_body_bytes: usize,
+    head: ResponseHeadReader,
     state: ReaderState,
     response: Response,
-    /// How many bytes of interim answers were dropped.
-    interim_bytes: usize,
     /// Whether the body is taken piece by piece.
     is_streaming: bool,
 }
 
 #[derive(Debug)]
 enum ReaderState {
-    /// In the head; no end was found in so many bytes.
-    Head {
-        searched: usize,
-    },
+    /// In the head.
+    Head,
     Body(Body),
     Done,
 }
@@ -77,8 +73,10 @@ struct Head {
 impl ResponseReader {
     /// Nothing has come yet.
     pub fn new(max_body_bytes: usize) -> Self {
-        let (state, response) = (ReaderState::Head { searched: 0 }, Response::default());
-        Self { max_body_bytes, state, response, interim_bytes: 0, is_streaming: false }
+        let limits = HeadLimits::for_client(MAX_HEAD_BYTES);
+        let head = ResponseHeadReader::for_client(limits);
+        let (state, response) = (ReaderState::Head, Response::default());
+        Self { max_body_bytes, head, state, response, is_streaming: false }
     }
 
     /// The same for a body that is taken piece by piece with [`ResponseReader::take_piece`]; the limit
@@ -99,9 +97,7 @@ impl ResponseReader {
 
     /// Whether nothing of the answer has come.
     pub fn is_unbegun(&self) -> bool {
-        matches!(self.state, ReaderState::Head { .. })
-            && self.response.bytes.is_empty()
-            && self.interim_bytes == 0
+        matches!(self.state, ReaderState::Head) && self.head.is_unbegun(&self.response.bytes)
     }
 
     /// Takes what has arrived; gives the answer when it is complete.
@@ -110,18 +106,9 @@ impl ResponseReader {
     /// When it is no answer, or too large.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, ResponseError> {
         match &mut self.state {
-            ReaderState::Head { searched: 0 } if self.response.bytes.is_empty() => {
+            ReaderState::Head => {
                 self.response.bytes.extend_from_slice(bytes);
                 self.read_head()?;
-            }
-            ReaderState::Head { searched } => {
-                let searched = *searched;
-                self.response.bytes.extend_from_slice(bytes);
-                if may_end_head(&self.response.bytes, searched) {
-                    self.read_head()?;
-                } else {
-                    self.await_more()?;
-                }
             }
             ReaderState::Body(_) => self.read_body(bytes)?,
             ReaderState::Done => self.response.has_surplus |= !bytes.is_empty(),
@@ -140,12 +127,10 @@ impl ResponseReader {
                 self.state = ReaderState::Done;
                 self.take_done().ok_or(ResponseError::Closed(""))
             }
-            ReaderState::Head { .. } if self.is_unbegun() => {
+            ReaderState::Head if self.is_unbegun() => {
                 Err(ResponseError::Closed("without a response"))
             }
-            ReaderState::Head { .. } => {
-                Err(ResponseError::Closed("within the head of the response"))
-            }
+            ReaderState::Head => Err(ResponseError::Closed("within the head of the response")),
             _ => Err(ResponseError::Closed("within the body of the response")),
         }
     }
@@ -154,29 +139,19 @@ impl ResponseReader {
         matches!(self.state, ReaderState::Done).then(|| std::mem::take(&mut self.response))
     }
 
-    fn await_more(&mut self) -> Result<(), ResponseError> {
-        let length = self.response.bytes.len();
-        self.state = ReaderState::Head { searched: length };
-        if length + self.interim_bytes > MAX_HEAD_BYTES {
-            return Err(ResponseError::LongHead);
-        }
-        Ok(())
-    }
-
     /// Reads the head, if all of it is there, and what is there of the body.
     fn read_head(&mut self) -> Result<(), ResponseError> {
+        // An alert, or a part of a handshake (RFC 8446, section 5.1).
+        if matches!(self.response.bytes.as_slice(), [0x15 | 0x16, 0x03, ..]) {
+            return Err(ResponseError::Tls);
+        }
         loop {
-            let max_bytes = MAX_HEAD_BYTES.saturating_sub(self.interim_bytes);
-            let Some(head) = parse_head(&self.response.bytes, max_bytes)? else {
-                return self.await_more();
-            };
-            match head.status {
-                101 => return Err(ResponseError::Switched),
-                100..200 => {
-                    self.interim_bytes += head.bytes;
-                    self.response.bytes.drain(..head.bytes);
+            match self.head.read_next(&mut self.response.bytes, Head::from_response)? {
+                HeadProgress::Incomplete => return Ok(()),
+                HeadProgress::Interim { length, .. } => {
+                    self.response.bytes.drain(..length);
                 }
-                _ => return self.begin_body(head),
+                HeadProgress::Final(head) => return self.begin_body(head),
             }
         }
     }
@@ -240,32 +215,18 @@ impl ResponseReader {
     }
 }
 
-/// Reads a head within so many bytes; none when it is not all there.
-fn parse_head(bytes: &[u8], max_bytes: usize) -> Result<Option<Head>, ResponseError> {
-    // An alert, or a part of a handshake (RFC 8446, section 5.1).
-    if matches!(bytes, [0x15 | 0x16, 0x03, ..]) {
-        return Err(ResponseError::Tls);
-    }
-    Ok(read_response_within(HeadLimits::for_client(max_bytes), bytes, false, |head| {
-        let (mut options, mut is_coded) = (ConnectionOptions::default(), false);
-        for field in head.fields {
-            match field.name.len() {
-                10 if field.name.eq_ignore_ascii_case("connection") => {
-                    options.read_value(field.value)
-                }
-                16 if field.name.eq_ignore_ascii_case("content-encoding") => is_coded = true,
-                _ => {}
-            }
-        }
-        Head {
+impl Head {
+    fn from_response(head: &ResponseHead<'_, '_>) -> Self {
+        let is_coded = |name: &str| name.eq_ignore_ascii_case("content-encoding");
+        Self {
             bytes: head.bytes.len(),
             fields_from: head.bytes.len() - after_first_line(head.bytes).len(),
             status: head.status,
-            keeps_alive: options.is_persistent(head.is_http_1_1),
-            is_coded,
+            keeps_alive: head.keeps_alive,
+            is_coded: head.fields.iter().any(|field| is_coded(field.name)),
             body: head.body.clone(),
         }
-    })?)
+    }
 }
 
 impl From<HeadError> for ResponseError {
@@ -274,7 +235,9 @@ impl From<HeadError> for ResponseError {
             HeadError::Malformed(reason) => Self::Malformed(reason),
             HeadError::BareLineEnd => Self::Malformed("a line does not end as it should"),
             HeadError::TooMany => Self::ManyFields,
-            HeadError::TooLong => Self::LongHead,
+            HeadError::TooLong | HeadError::LongInterim => Self::LongHead,
+            HeadError::Switched | HeadError::ImproperSwitch => Self::Switched,
+            HeadError::BodyBeginning => Self::Framing("its chunks are broken"),
             HeadError::Framing => Self::Framing(
                 "its Content-Length or Transfer-Encoding does not say where its body ends",
             ),

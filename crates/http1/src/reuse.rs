@@ -99,14 +99,14 @@ mod bytes_only {
     const MAX_SURPLUS_BYTES: usize = 1024;
 
     impl IdleState {
-        /// The state of a connection after an answer when so much more was read.
-        pub fn after_response(unread: &[u8]) -> Self {
-            if unread.is_empty() { Self::Quiet } else { Self::Surplus }
-        }
-
-        /// The state of a connection that has ended when so much was read and not used.
-        pub fn at_end(unread: &[u8]) -> Self {
-            if unread.is_empty() { Self::Closed } else { Self::Surplus }
+        /// Returns the state of a connection at the end of a response, given the bytes that were read and
+        /// not used. `persists` is true if both sides keep it open and the upstream has read the request.
+        pub fn after_response(persists: bool, unread: &[u8]) -> Self {
+            match (unread.is_empty(), persists) {
+                (false, _) => Self::Surplus,
+                (true, true) => Self::Quiet,
+                (true, false) => Self::Closed,
+            }
         }
     }
 

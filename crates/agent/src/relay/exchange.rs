@@ -7,25 +7,22 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use ginnel_http1::reuse::{self, IdleState, ReuseBan};
-use ginnel_http1::{Body, FramingError};
+use ginnel_http1::{
+    Body, ExpectedResponse, FramingError, HeadProgress, ReadRoom, ResponseGrammar,
+    ResponseHeadReader,
+};
 
 use super::activity::UnframedAnswer;
-use super::head::{self, RelayRequest, RelayResponse};
+use super::head::{RelayRequest, RelayResponse};
 use super::local_reset::LocalReset;
 use super::quick_ack::ResponseWait;
 use super::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, rewrite};
 use crate::capture::Recording;
 
-/// How many provisional answers may come before the final one.
-const MAX_INTERIM_RESPONSES: usize = 64;
 /// How much of later requests is read while one is under way.
 pub(super) const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
 /// How large the buffer of a connection is.
 pub(super) const BUFFER_BYTES: usize = 8 * 1024;
-/// When so much came at once, more is taken at once from then on.
-const LARGE_READ_BYTES: usize = BUFFER_BYTES / 2;
-/// How much is taken at once of a body that comes fast.
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The visitor went away, or the service closed the connection in its place.
 pub(super) const VISITOR_LEFT: &str = "the visitor left before the response was complete";
@@ -99,10 +96,11 @@ impl LocalConnection {
         self.ban.permits_reuse(state)
     }
 
-    /// Marks the end of an answer; says whether another request may follow it.
-    fn finish_exchange(&mut self) -> bool {
+    /// Marks the end of an answer; says whether another request may follow it. `persists` is false if
+    /// one side closes the connection.
+    fn finish_exchange(&mut self, persists: bool) -> bool {
         self.reused = true;
-        self.ban.permits_reuse(IdleState::after_response(&self.buffer))
+        self.ban.permits_reuse(IdleState::after_response(persists, &self.buffer))
     }
 }
 
@@ -158,7 +156,7 @@ impl RelayExchange<'_> {
             ResponseEnd::Whole { keep_alive } => {
                 let keep_alive = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
                 // The visitor's connection is as good as before, whatever the local service does.
-                let reuse_local = local.finish_exchange() && keep_alive;
+                let reuse_local = local.finish_exchange(keep_alive);
                 RelayOutcome::Complete { keep_alive, reuse_local }
             }
         })
@@ -228,6 +226,7 @@ impl RequestCopy<'_> {
 
     /// Sends head and body; says why, when there is not all of it.
     async fn send_request(&mut self, mut head: &[u8]) -> io::Result<Option<SendError>> {
+        let mut room = ReadRoom::NEW;
         loop {
             let taken = match self.follow_body() {
                 Ok(taken) => taken,
@@ -243,7 +242,8 @@ impl RequestCopy<'_> {
             }
             if self.buffer.is_empty() {
                 self.write.flush().await?;
-                reserve_for_next(self.buffer, taken);
+                room.note_read(taken);
+                room.reserve(self.buffer);
                 match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
                     _ => return Ok(Some(SendError::Gone)),
@@ -295,61 +295,38 @@ struct ResponseCopy<'a> {
 
 impl ResponseCopy<'_> {
     async fn run(mut self) -> Result<ResponseEnd, RelayError> {
-        let mut provisional = 0;
-        let head = loop {
-            let head = self.next_head().await?;
-            if head.status >= 200 || head.status == 101 {
-                break head;
-            }
-            provisional += 1;
-            if provisional > MAX_INTERIM_RESPONSES {
-                return Err(unanswered_error("it sent too many interim responses"));
-            }
-            let interim = self.buffer.split_to(head.length);
-            self.write.write_all(&interim).await.map_err(visitor_left_error)?;
-            self.write.flush().await.map_err(visitor_left_error)?;
-        };
-        if head.status == 101 && !self.head.upgrade {
-            return Err(unanswered_error("it switched protocols without being asked"));
-        }
-        if head.status == 101 && head.has_improper_upgrade {
-            return Err(unanswered_error("it switched to a protocol that it was not asked for"));
-        }
-        self.relay_response(head).await
-    }
-
-    async fn next_head(&mut self) -> Result<RelayResponse, RelayError> {
+        let expected =
+            ExpectedResponse { to_head: self.head.is_head, may_switch: self.head.upgrade };
+        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
         loop {
-            let parsed = head::read_response_head(self.buffer, self.head.is_head);
-            match parsed.map_err(|head_error| unanswered_error(&head_error.to_string()))? {
-                Some(head) => return Ok(head),
-                None => match self.read.read_buf(self.buffer).await {
+            let progress = reader.read_next(self.buffer, RelayResponse::from_head);
+            match progress.map_err(|head_error| unanswered_error(&head_error.to_string()))? {
+                HeadProgress::Incomplete => match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
                     Ok(0) => return Err(unanswered_error("it closed the connection")),
                     Err(error) => return Err(unanswered_error(&error.to_string())),
                 },
+                HeadProgress::Interim { length, .. } => self.flush_bytes(length).await?,
+                HeadProgress::Final(head) => return self.relay_response(head).await,
             }
         }
     }
 
-    /// Checks and records the head of a response.
-    fn begin_response(&mut self, head: &RelayResponse) -> Result<(), RelayError> {
-        let (head_bytes, beginning) = self.buffer.split_at(head.length.min(self.buffer.len()));
-        head.body.check_bytes(beginning).map_err(|error| unanswered_error(&error.to_string()))?;
+    /// Records the head of a response.
+    fn begin_response(&mut self, head: &RelayResponse) {
         self.status.store(head.status, Ordering::Relaxed);
         if let Some(recording) = self.recording {
-            recording.response_head(head_bytes, &head.body);
+            recording.response_head(self.buffer.get(..head.length).unwrap_or_default(), &head.body);
             if !matches!(head.body, Body::Length(_)) {
                 recording.begin_stream();
             }
         }
-        Ok(())
     }
 
     async fn relay_response(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
-        self.begin_response(&head)?;
+        self.begin_response(&head);
         let RelayResponse { length, status, mut body, keep_alive, .. } = head;
-        let announced = body.clone();
+        let (announced, mut room) = (body.clone(), ReadRoom::NEW);
         let mut pending = length;
         if let Some(rewritten) = self.rewrite_redirect(length) {
             self.buffer.advance(length);
@@ -375,7 +352,8 @@ impl ResponseCopy<'_> {
                 shrink_buffer(self.buffer);
                 return Ok(ResponseEnd::Whole { keep_alive });
             }
-            reserve_for_next(self.buffer, received);
+            room.note_read(received);
+            room.reserve(self.buffer);
             match self.read.read_buf(self.buffer).await {
                 Ok(1..) => {}
                 Ok(0) if body == Body::UntilClose => {
@@ -430,13 +408,6 @@ impl ResponseCopy<'_> {
         let local = self.front.local_host()?;
         let head = self.buffer.get(..length)?;
         rewrite::rewrite_response_head(head, &local, public, self.front.scheme)
-    }
-}
-
-/// Makes room for more at once when much came before.
-fn reserve_for_next(buffer: &mut BytesMut, received: usize) {
-    if received >= LARGE_READ_BYTES {
-        buffer.reserve(CHUNK_BYTES);
     }
 }
 

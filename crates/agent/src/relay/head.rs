@@ -1,9 +1,9 @@
-//! Heads of requests and answers; free of I/O.
+//! Heads of requests, and the facts of responses that the relay must know; free of I/O.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use ginnel_http1::{
-    self as http1, Body, ConnectionOptions, HeadError, HeadField, RequestHead, is_proper_upgrade,
+    self as http1, Body, HeadError, HeadField, RequestHead, ResponseHead, is_proper_upgrade,
     list_elements,
 };
 use ginnel_mux::protocol::rules_header;
@@ -36,8 +36,13 @@ pub(super) struct RelayResponse {
     pub status: u16,
     pub body: Body,
     pub keep_alive: bool,
-    /// True if it names a protocol that no local service may switch to.
-    pub has_improper_upgrade: bool,
+}
+
+impl RelayResponse {
+    pub fn from_head(head: &ResponseHead<'_, '_>) -> Self {
+        let (length, status) = (head.bytes.len(), head.status);
+        Self { length, status, body: head.body.clone(), keep_alive: head.keeps_alive }
+    }
 }
 
 /// Takes the head of a request out of a buffer, and gives its bytes with it; none while it is
@@ -72,15 +77,16 @@ pub(super) fn take_request_as<T>(
 
 fn to_relay_request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
     let fields = HeadFields::from_headers(head.fields)?;
+    let upgrade = head.options.upgrade && fields.has_proper_upgrade;
     let is_idempotent =
         matches!(head.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
     Ok(RelayRequest {
         is_head: head.method == "HEAD",
         is_idempotent,
         body: head.body.clone(),
-        keep_alive: fields.options.is_persistent(head.is_http_1_1),
-        upgrade: fields.options.upgrade,
-        is_websocket: fields.options.upgrade && fields.websocket,
+        keep_alive: head.options.is_persistent(head.is_http_1_1),
+        upgrade,
+        is_websocket: upgrade && fields.websocket,
         target: head.target.to_owned(),
         host: fields.host,
         may_name_rules: fields.may_name_rules,
@@ -88,30 +94,11 @@ fn to_relay_request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadErro
     })
 }
 
-/// Reads the head of an answer to a request; none while it is incomplete.
-pub(super) fn read_response_head(
-    bytes: &[u8],
-    to_head: bool,
-) -> Result<Option<RelayResponse>, HeadError> {
-    http1::read_response(bytes, to_head, |head| {
-        let fields = HeadFields::from_headers(head.fields)?;
-        let keep_alive = fields.options.is_persistent(head.is_http_1_1);
-        Ok(RelayResponse {
-            length: head.bytes.len(),
-            status: head.status,
-            keep_alive: keep_alive && head.body != Body::UntilClose,
-            body: head.body.clone(),
-            has_improper_upgrade: fields.has_improper_upgrade,
-        })
-    })?
-    .transpose()
-}
-
-/// What the headers say about framing and connection.
+/// What the headers of a request ask for.
 #[derive(Default)]
 struct HeadFields {
-    options: ConnectionOptions,
     websocket: bool,
+    has_proper_upgrade: bool,
     host: Option<Vec<u8>>,
     may_name_rules: bool,
     has_improper_upgrade: bool,
@@ -120,7 +107,7 @@ struct HeadFields {
 impl HeadFields {
     fn from_headers(headers: &[HeadField<'_>]) -> Result<Self, HeadError> {
         let mut fields = Self::default();
-        let (mut upgrades, mut hosts) = (false, 0);
+        let mut hosts = 0;
         for header in headers {
             match header.name.len() {
                 4 if header.name.eq_ignore_ascii_case("host") => {
@@ -130,13 +117,10 @@ impl HeadFields {
                 7 if header.name.eq_ignore_ascii_case("upgrade") => {
                     for protocol in list_elements(header.value) {
                         let is_proper = is_proper_upgrade(protocol);
-                        upgrades |= is_proper;
+                        fields.has_proper_upgrade |= is_proper;
                         fields.has_improper_upgrade |= !is_proper;
                         fields.websocket |= protocol.eq_ignore_ascii_case(b"websocket");
                     }
-                }
-                10 if header.name.eq_ignore_ascii_case("connection") => {
-                    fields.options.read_value(header.value);
                 }
                 rules_header::NAME_BYTES => fields.may_name_rules = true,
                 _ => {}
@@ -145,7 +129,6 @@ impl HeadFields {
         if hosts > 1 {
             return Err(HeadError::Malformed("it names two hosts"));
         }
-        fields.options.upgrade &= upgrades;
         Ok(fields)
     }
 }
@@ -166,13 +149,6 @@ mod tests {
         let two_hosts = b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n";
         let two_hosts = take_request(&mut BytesMut::from(&two_hosts[..])).unwrap_err();
         assert_eq!(two_hosts, HeadError::Malformed("it names two hosts"));
-    }
-
-    #[test]
-    fn an_answer_without_a_length_lasts_until_the_close() {
-        let head = read_response_head(b"HTTP/1.1 200 OK\r\n\r\n", false).unwrap().unwrap();
-
-        assert_eq!((head.body, head.keep_alive), (Body::UntilClose, false));
     }
 
     #[test]

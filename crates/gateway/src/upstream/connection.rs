@@ -43,14 +43,15 @@ impl UpstreamConnection {
         }
     }
 
-    /// Sends a request and waits for the head of the answer; its body is only there with HTTP/2, and
+    /// Sends a request, which may ask for another protocol, and waits for the head of the answer; its body is only there with HTTP/2, and
     /// follows on the connection with HTTP/1.1.
     pub async fn send_request(
         &mut self,
         request: Request<RequestBody>,
+        may_switch: bool,
     ) -> Result<Response<Option<Incoming>>, ExchangeError> {
         match self {
-            Self::Http1(link) => Ok(link.send_request(request).await?.map(|()| None)),
+            Self::Http1(link) => Ok(link.send_request(request, may_switch).await?.map(|()| None)),
             Self::Http2(link) => Ok(link.send_request(request).await?.map(Some)),
         }
     }

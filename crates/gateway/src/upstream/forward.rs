@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use ginnel_http1::{elements_of, has_token, is_proper_upgrade};
+use ginnel_http1::has_token;
 
 use crate::Io;
 use crate::message::error_response::{self, ErrorResponse};
@@ -169,7 +169,8 @@ async fn send_on_connection(
 ) -> SendOutcome {
     let OutboundRequest { request, upgrade } = exchange;
     let failed = |error| SendOutcome::Done(ForwardOutcome::Failed(error));
-    let response = match timeout(runtime.response_timeout, connection.send_request(request)).await {
+    let sending = connection.send_request(request, upgrade.is_some());
+    let response = match timeout(runtime.response_timeout, sending).await {
         Err(_) => return failed(error_response::LATE),
         Ok(Err(ExchangeError::Unsent(request))) => {
             return SendOutcome::Unsent(OutboundRequest { request: *request, upgrade });
@@ -189,7 +190,6 @@ async fn send_on_connection(
     {
         head.extensions.insert(notice);
     }
-    let is_proper = elements_of(&head.headers, UPGRADE).all(is_proper_upgrade);
     head::prepare_response(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
         let response = Response::from_parts(head, relay_response(body, connection, upstream));
@@ -199,13 +199,10 @@ async fn send_on_connection(
             ForwardOutcome::Answered(response)
         });
     }
-    // Nobody asked for it.
+    // HTTP/2 has no such response.
     let (Some(visitor), UpstreamConnection::Http1(connection)) = (upgrade, connection) else {
         return failed(error_response::BROKEN);
     };
-    if !is_proper {
-        return failed(error_response::BROKEN);
-    }
     let is_websocket = has_token(&head.headers, UPGRADE, "websocket");
     runtime.join_connections(visitor, connection, is_websocket);
     SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, ResponseBody::empty())))

@@ -21,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::{IdleState, idle_state};
 use ginnel_http1::{
-    self as http1, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, request_target,
-    write_chunk,
+    Body, ExpectedResponse, HeadProgress, HeadWriter, ReadRoom, ResponseGrammar, ResponseHead,
+    ResponseHeadReader, request_target, write_chunk,
 };
 
 use crate::Io;
@@ -36,12 +36,6 @@ use crate::message::response_body::UpstreamBody;
 use crate::message::visitor::{RouteRef, Visitor};
 use crate::upstream::pool::{PooledConnection, UpstreamPool};
 
-/// How many provisional answers may come before the final one.
-const MAX_PROVISIONAL_RESPONSES: usize = 64;
-/// How much is read at once at least,
-const MIN_READ_BYTES: usize = 4 << 10;
-/// and how much of an answer that comes fast.
-const BULK_READ_BYTES: usize = 64 << 10;
 /// What is shorter is copied, to be sent together with what is before it.
 const MAX_COALESCED_BYTES: usize = 16 << 10;
 
@@ -50,8 +44,7 @@ pub struct Http1Connection {
     pub io: Io,
     /// What was read and not used yet.
     buffer: BytesMut,
-    /// How much was read at once, the last time.
-    last_read: usize,
+    room: ReadRoom,
     /// The request on its way; none before the first, and where a request goes by another way.
     upload: Option<Box<RequestUpload>>,
     /// What follows the head of the answer.
@@ -100,7 +93,7 @@ impl Http1Connection {
         Self {
             io,
             buffer: BytesMut::new(),
-            last_read: 0,
+            room: ReadRoom::NEW,
             upload: None,
             answer: Body::NONE,
             keeps_alive: true,
@@ -118,17 +111,17 @@ impl Http1Connection {
     pub fn mark_idle(&mut self) {
         self.upload = None;
         self.idle_since = Some(Instant::now());
-        if self.buffer.capacity() > MIN_READ_BYTES {
-            self.buffer = BytesMut::new();
-        }
+        ReadRoom::release(&mut self.buffer);
     }
 
-    /// Sends a request and waits for the head of the answer, whose body follows on the connection.
+    /// Sends a request, which may ask for another protocol, and waits for the head of the answer, whose
+    /// body follows on the connection.
     pub async fn send_request(
         &mut self,
         request: Request<RequestBody>,
+        may_switch: bool,
     ) -> Result<Response<()>, ExchangeError> {
-        let to_head = request.method() == Method::HEAD;
+        let expected = ExpectedResponse { to_head: request.method() == Method::HEAD, may_switch };
         let signal = request.extensions().get::<Arc<ContinueSignal>>().cloned();
         let upload = self.upload.insert(Box::new(RequestUpload::from_request(request)));
         let first = poll_fn(|cx| upload.poll_first(cx, &mut self.io)).await;
@@ -139,51 +132,41 @@ impl Http1Connection {
                 None => ExchangeError::Broken,
             });
         }
-        self.read_answer(to_head, signal.as_deref()).await
+        self.read_answer(expected, signal.as_deref()).await
     }
 
     /// Waits for the head of the final answer; the rest of the request goes on meanwhile.
     async fn read_answer(
         &mut self,
-        to_head: bool,
+        expected: ExpectedResponse,
         signal: Option<&ContinueSignal>,
     ) -> Result<Response<()>, ExchangeError> {
-        let (mut searched, mut provisional) = (0, 0);
+        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
         loop {
-            if !self.buffer.is_empty() && may_end_head(&self.buffer, searched) {
-                let read = http1::read_response(&self.buffer, to_head, response_from_head);
-                if let Some(start) = read.map_err(|_| ExchangeError::Broken)? {
+            let progress = reader.read_next(&mut self.buffer, response_from_head);
+            match progress.map_err(|_| ExchangeError::Broken)? {
+                HeadProgress::Final(start) => {
                     let start = start.ok_or(ExchangeError::Broken)?;
                     self.buffer.advance(start.length);
-                    let status = start.response.status();
-                    if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
-                        return self.begin_answer(start);
-                    }
-                    if let Some(signal) = signal.filter(|_| status == StatusCode::CONTINUE) {
+                    (self.answer, self.keeps_alive) = (start.body, start.keeps_alive);
+                    return Ok(start.response);
+                }
+                HeadProgress::Interim { status, length } => {
+                    self.buffer.advance(length);
+                    if let Some(signal) = signal.filter(|_| status == StatusCode::CONTINUE.as_u16())
+                    {
                         signal.allow_body();
                     }
-                    provisional += 1;
-                    if provisional > MAX_PROVISIONAL_RESPONSES {
-                        return Err(ExchangeError::Broken);
-                    }
-                    searched = 0;
                     continue;
                 }
+                HeadProgress::Incomplete => {}
             }
-            searched = self.buffer.len();
             match poll_fn(|cx| self.poll_more(cx)).await {
                 Ok(Some(1..)) => {}
-                Ok(_) if searched == 0 && provisional == 0 => return Err(ExchangeError::Silent),
+                Ok(_) if reader.is_unbegun(&self.buffer) => return Err(ExchangeError::Silent),
                 _ => return Err(ExchangeError::Broken),
             }
         }
-    }
-
-    fn begin_answer(&mut self, start: UpstreamAnswer) -> Result<Response<()>, ExchangeError> {
-        // What came with the head must be sound, so that there can be another answer.
-        start.body.check_bytes(&self.buffer).map_err(|_| ExchangeError::Broken)?;
-        (self.answer, self.keeps_alive) = (start.body, start.keeps_alive);
-        Ok(start.response)
     }
 
     /// Reads more of the answer, none where the connection broke; the rest of the request goes on
@@ -194,10 +177,9 @@ impl Http1Connection {
         {
             return Poll::Ready(Err(error));
         }
-        let is_fast = self.last_read >= MIN_READ_BYTES;
-        self.buffer.reserve(if is_fast { BULK_READ_BYTES } else { MIN_READ_BYTES });
+        self.room.reserve(&mut self.buffer);
         let read = ready!(pin!(self.io.read_buf(&mut self.buffer)).poll(cx)).ok();
-        self.last_read = read.unwrap_or_default();
+        self.room.note_read(read.unwrap_or_default());
         Poll::Ready(Ok(read))
     }
 
@@ -216,11 +198,7 @@ impl Http1Connection {
     /// What it is like at the end of an answer.
     fn end_state(&self) -> IdleState {
         let is_sent = self.upload.as_ref().is_none_or(|upload| upload.is_complete());
-        if self.keeps_alive && is_sent {
-            IdleState::after_response(&self.buffer)
-        } else {
-            IdleState::at_end(&self.buffer)
-        }
+        IdleState::after_response(self.keeps_alive && is_sent, &self.buffer)
     }
 }
 
@@ -249,8 +227,6 @@ struct UpstreamAnswer {
 /// The answer as a message; none where it cannot be one.
 fn response_from_head(head: &ResponseHead<'_, '_>) -> Option<UpstreamAnswer> {
     let (headers, names) = headers_with_names(head.fields)?;
-    let closes = ConnectionOptions::from_headers(&headers).close;
-    let keeps_alive = head.is_http_1_1 && !closes && head.body != Body::UntilClose;
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
     if response.status().canonical_reason() != Some(head.reason) {
@@ -263,7 +239,7 @@ fn response_from_head(head: &ResponseHead<'_, '_>) -> Option<UpstreamAnswer> {
         length: head.bytes.len(),
         response,
         body: head.body.clone(),
-        keeps_alive,
+        keeps_alive: head.keeps_alive,
     })
 }
 

@@ -12,7 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::IdleState;
-use ginnel_http1::{Body, Expects, LAST_CHUNK, LINE_END, RequestHead, write_chunk_size};
+use ginnel_http1::{
+    Body, ExpectedResponse, Expects, HeadProgress, LAST_CHUNK, LINE_END, RequestHead,
+    ResponseGrammar, ResponseHeadReader, write_chunk_size,
+};
 
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::node_notice::NodeNotice;
@@ -41,8 +44,6 @@ const MIN_READ_BYTES: usize = MAX_IDLE_BUFFER_BYTES / 2;
 const BULK_READ_BYTES: usize = 64 << 10;
 /// What is shorter is sent together with the head before it.
 const MAX_COALESCED_BYTES: usize = 16 << 10;
-/// How many provisional answers may come before the final one.
-const MAX_PROVISIONAL_RESPONSES: usize = 64;
 
 /// A visitor's connection, and what carrying requests as bytes needs.
 pub struct FastPathConnection<'l, R> {
@@ -232,15 +233,12 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             }
             _ => {}
         }
-        if head.body.check_bytes(&self.answer).is_err() {
-            return self.respond_with_error(request, error_response::BROKEN).await;
-        }
         if self.relay_response(head.body, &mut connection).await.is_err() {
             return ExchangeEnd::Failed;
         }
-        let is_quiet = upstream.pool.permits_reuse(IdleState::after_response(&self.answer));
-        let may_wait = head.keep_alive && self.body.is_complete() && upstream.target.may_idle();
-        if is_quiet && may_wait {
+        let persists = head.keeps_alive && self.body.is_complete();
+        let state = IdleState::after_response(persists, &self.answer);
+        if upstream.pool.permits_reuse(state) && upstream.target.may_idle() {
             connection.mark_idle();
             upstream.pool.http1.put(connection);
         }
@@ -396,29 +394,20 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     ) -> Result<FastPathResponse, AnswerError> {
         self.out.clear();
         let source = ResponseSource::from_target(upstream.target.as_ref());
-        let mut provisional = 0;
+        // A request that asks for another protocol does not come here.
+        let expected = ExpectedResponse { to_head: request.is_head, may_switch: false };
+        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
         loop {
-            match response::rewrite_response_head(
-                &self.answer,
-                self.response_options(request, source),
-                &mut self.out,
-            ) {
-                Ok(None) => self.read_more_of_head(connection, provisional).await?,
-                Ok(Some(head)) if head.status >= 200 => {
+            let options = self.response_options(request, source);
+            let (answer, out) = (&mut self.answer, &mut self.out);
+            let progress = response::rewrite_response_head(&mut reader, answer, options, out);
+            match progress.map_err(|_| AnswerError::Malformed)? {
+                HeadProgress::Incomplete => self.read_more_of_head(connection, &reader).await?,
+                HeadProgress::Interim { length, .. } => self.answer.advance(length),
+                HeadProgress::Final(head) => {
                     self.answer.advance(head.length);
                     self.status = head.status;
                     return Ok(head);
-                }
-                // Nobody has asked for another protocol.
-                Ok(Some(FastPathResponse { status: 101, .. })) | Err(_) => {
-                    return Err(AnswerError::Malformed);
-                }
-                Ok(Some(head)) => {
-                    self.answer.advance(head.length);
-                    provisional += 1;
-                    if provisional > MAX_PROVISIONAL_RESPONSES {
-                        return Err(AnswerError::Malformed);
-                    }
                 }
             }
         }
@@ -427,13 +416,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     async fn read_more_of_head(
         &mut self,
         connection: &mut Http1Connection,
-        provisional: usize,
+        reader: &ResponseHeadReader,
     ) -> Result<(), AnswerError> {
         match self.read_event(connection, true).await {
             Ok(ReadEvent::Response(1..)) => Ok(()),
             Ok(ReadEvent::Request(error)) => Err(AnswerError::Request(error)),
             Ok(ReadEvent::Timeout) => Err(AnswerError::Timeout),
-            _ if self.answer.is_empty() && provisional == 0 => Err(AnswerError::Silent),
+            _ if reader.is_unbegun(&self.answer) => Err(AnswerError::Silent),
             _ => Err(AnswerError::Malformed),
         }
     }

@@ -6,12 +6,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-use ginnel_http1::{Body, FramingError, LINE_END};
+use ginnel_http1::{Body, FramingError, LINE_END, ReadRoom};
 
-/// How much is read at once at least,
-const MIN_READ_BYTES: usize = 4 << 10;
-/// and how much of a body that comes fast.
-const BULK_READ_BYTES: usize = 64 << 10;
 /// How many pieces are passed on before somebody else has a turn.
 const MAX_PIECES_AT_ONCE: usize = 8;
 
@@ -28,8 +24,7 @@ pub(super) struct RequestBodyCopy {
     dropped: usize,
     /// What goes on behind them.
     ending: &'static [u8],
-    /// How much was read at once, the last time.
-    last_read: usize,
+    room: ReadRoom,
     state: CopyState,
 }
 
@@ -64,7 +59,7 @@ impl RequestBodyCopy {
         pending: 0,
         dropped: 0,
         ending: b"",
-        last_read: 0,
+        room: ReadRoom::NEW,
         state: CopyState::Complete,
     };
 
@@ -180,10 +175,9 @@ impl RequestBodyCopy {
         buffer: &mut BytesMut,
     ) -> Poll<Result<(), RequestBodyError>> {
         if buffer.is_empty() {
-            let is_fast = self.last_read >= MIN_READ_BYTES;
-            buffer.reserve(if is_fast { BULK_READ_BYTES } else { MIN_READ_BYTES });
+            self.room.reserve(buffer);
             match ready!(pin!(visitor.read_buf(buffer)).poll(cx)) {
-                Ok(read @ 1..) => self.last_read = read,
+                Ok(read @ 1..) => self.room.note_read(read),
                 _ => return Poll::Ready(Err(RequestBodyError::VisitorLeft)),
             }
         }

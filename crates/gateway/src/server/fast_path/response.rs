@@ -3,8 +3,8 @@
 use http::header::DATE;
 
 use ginnel_http1::{
-    self as http1, Body, ConnectionOptions, HeadError, HeadField, HeadWriter, ResponseHead,
-    is_hop_by_hop, list_elements,
+    self as http1, Body, HeadError, HeadField, HeadProgress, HeadWriter, ResponseHead,
+    ResponseHeadReader, is_hop_by_hop, list_elements,
 };
 
 use crate::message::error_response::{self, ERROR_CODE, ErrorResponse};
@@ -20,7 +20,7 @@ pub struct FastPathResponse {
     pub status: u16,
     pub body: Body,
     /// Whether the connection may carry another request.
-    pub keep_alive: bool,
+    pub keeps_alive: bool,
     /// What another node says beside it.
     pub notice: Option<NodeNotice>,
 }
@@ -28,7 +28,7 @@ pub struct FastPathResponse {
 /// What an answer turns into on its way.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseOptions<'t> {
-    /// The answer is to a HEAD.
+    /// The answer is to a HEAD, and has no body.
     pub to_head: bool,
     /// The visitor's connection closes afterwards.
     pub closes: bool,
@@ -60,15 +60,14 @@ impl ResponseSource {
     }
 }
 
-/// Reads the head of an answer and writes it as the visitor gets it; none while a part is missing.
-///
-/// A provisional answer is read, and not written.
+/// Reads the next head of an answer, and writes the final one as the visitor gets it.
 pub fn rewrite_response_head(
-    bytes: &[u8],
+    reader: &mut ResponseHeadReader,
+    bytes: &mut [u8],
     options: ResponseOptions<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<FastPathResponse>, HeadError> {
-    http1::read_response(bytes, options.to_head, |head| write_response_head(head, options, out))
+) -> Result<HeadProgress<FastPathResponse>, HeadError> {
+    reader.read_next(bytes, |head| write_response_head(head, options, out))
 }
 
 fn write_response_head(
@@ -78,12 +77,8 @@ fn write_response_head(
 ) -> FastPathResponse {
     let framing = ResponseHeadFacts::from_headers(head.fields);
     let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
-    let keep_alive = !framing.options.close && head.is_http_1_1 && body != Body::UntilClose;
     let notice = framing.notice.filter(|_| options.source == ResponseSource::Node);
-    let answer = FastPathResponse { length, status, body, keep_alive, notice };
-    if status < 200 {
-        return answer;
-    }
+    let answer = FastPathResponse { length, status, body, keeps_alive: head.keeps_alive, notice };
     let body = &answer.body;
     let mut writer = HeadWriter::begin_response_with(true, status, head.reason.as_bytes(), out);
     let has_body = *body != Body::NONE;
@@ -107,10 +102,9 @@ fn write_response_head(
     answer
 }
 
-/// What the headers say about framing and connection.
+/// What the headers say of themselves, beside their framing.
 #[derive(Default)]
 struct ResponseHeadFacts<'h> {
-    options: ConnectionOptions,
     dated: bool,
     /// The headers that `Connection` names.
     named: Vec<&'h [u8]>,
@@ -136,7 +130,6 @@ impl<'h> ResponseHeadFacts<'h> {
     }
 
     fn read_connection(&mut self, value: &'h [u8]) {
-        self.options.read_value(value);
         self.notice = self.notice.or_else(|| NodeNotice::from_connection(value));
         self.named.extend(list_elements(value).filter(|name| http1::may_be_named(name)));
     }
@@ -194,6 +187,8 @@ fn write_end(closes: bool, mut writer: HeadWriter<'_>) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use ginnel_http1::{ExpectedResponse, ResponseGrammar};
+
     use super::*;
 
     const TERMS: ResponseOptions<'_> = ResponseOptions {
@@ -203,10 +198,20 @@ mod tests {
         source: ResponseSource::Agent,
     };
 
-    fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {
+    /// Rewrites a head that is there as a whole; none where it is refused or incomplete.
+    fn rewritten(head: &str, options: ResponseOptions<'_>) -> Option<(String, FastPathResponse)> {
         let mut out = Vec::new();
-        let head = rewrite_response_head(head.as_bytes(), options, &mut out).unwrap().unwrap();
-        (String::from_utf8(out).unwrap(), head)
+        let expected = ExpectedResponse { to_head: options.to_head, may_switch: false };
+        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
+        let mut head = head.as_bytes().to_vec();
+        match rewrite_response_head(&mut reader, &mut head, options, &mut out).ok()? {
+            HeadProgress::Final(head) => Some((String::from_utf8(out).unwrap(), head)),
+            _ => None,
+        }
+    }
+
+    fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {
+        rewritten(head, options).unwrap()
     }
 
     #[test]
@@ -218,7 +223,7 @@ mod tests {
 
         assert_eq!(out, format!("{answer}\r\n"));
         assert_eq!((head.length, head.status), (answer.len() + 2, 299));
-        assert_eq!((head.body, head.keep_alive), (Body::Length(3), true));
+        assert_eq!((head.body, head.keeps_alive), (Body::Length(3), true));
     }
 
     #[test]
@@ -231,7 +236,7 @@ mod tests {
         );
 
         assert_eq!(out, "HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 0\r\n\r\n");
-        assert!(!head.keep_alive);
+        assert!(!head.keeps_alive);
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
             until_close.0,
             "HTTP/1.1 200 OK\r\nDate: d\r\ntransfer-encoding: chunked\r\n\r\n"
         );
-        assert_eq!((until_close.1.body, until_close.1.keep_alive), (Body::UntilClose, false));
+        assert_eq!((until_close.1.body, until_close.1.keeps_alive), (Body::UntilClose, false));
         assert_eq!(
             (empty.0.as_str(), empty.1.body),
             ("HTTP/1.1 204 No\r\nDate: d\r\n\r\n", Body::NONE)
@@ -288,14 +293,10 @@ mod tests {
             "X: a\r\n folded",
         ] {
             let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
-            assert!(
-                rewrite_response_head(head.as_bytes(), TERMS, &mut Vec::new()).is_err(),
-                "{headers}"
-            );
+            assert!(rewritten(&head, TERMS).is_none(), "{headers}");
         }
         let endless =
             format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(http1::MAX_RELAYED_HEAD_BYTES));
-        assert!(rewrite_response_head(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
-        assert!(rewrite_response_head(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
+        assert!(rewritten(&endless, TERMS).is_none());
     }
 }
