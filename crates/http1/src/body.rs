@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn padding_is_taken_by_the_tolerant_reader_and_does_not_go_on() {
-        let padded = b"4 \r\npage\r\n3\t;a = b \r\nabc\r\n0  \r\nX-Sum : 1 \r\n\r\nnext";
-        let clean = b"4\r\npage\r\n3;a=b\r\nabc\r\n0\r\nX-Sum: 1 \r\n\r\n";
+        let padded = b"4 \r\npage\r\n3\t;a = b\r\nabc\r\n0  \r\nX-Sum : 1 \r\n\r\nnext";
+        let clean = b"4\r\npage\r\n3;a = b\r\nabc\r\n0\r\nX-Sum: 1 \r\n\r\n";
         for piece in 1..=padded.len() {
             let (mut body, mut gone_on) = (Body::CHUNKED.with_padding(), Vec::new());
             let (mut data, mut trailer) = (Vec::new(), Vec::new());
@@ -162,6 +162,7 @@ mod tests {
             (&b"4 \r\npage"[..], true),
             (b"0\r\nX : 1\r\n", true),
             (b"4 5\r\n", false),
+            (b"4;a \r\n", false),
             (b"4 x\r\n", false),
             (b" 4\r\n", false),
             (b"0\r\n : 1\r\n", false),

@@ -10,8 +10,8 @@
 //! ends with a line feed alone. A size has at most 16 digits with its leading zeros, and is at most
 //! [`MAX_BODY_BYTES`].
 //!
-//! The tolerant reader, which only reads responses of upstreams, also takes blanks at the end of a size
-//! line and before the colon of a trailer. They are padding: they do not go on to others.
+//! The tolerant reader, which only reads responses of upstreams, also takes blanks behind a size and
+//! before the colon of a trailer. They are padding: they do not go on to others.
 
 /// The longest chunk, and the largest `Content-Length`.
 pub(super) const MAX_BODY_BYTES: u64 = i64::MAX as u64;
@@ -91,6 +91,8 @@ enum ChunkPosition {
 /// A place in the extensions of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
+    /// In blanks behind the size.
+    AfterSize,
     /// In blanks, behind which another extension must come.
     BeforeSemicolon,
     /// After a semicolon.
@@ -163,7 +165,7 @@ impl Chunks {
             let is_trailer = self.position.is_trailer();
             self.position = self.next_position(*byte).ok_or(FramingError { fine: at })?;
             at += 1;
-            visit(if self.is_tolerant && self.position.is_padding(*byte) {
+            visit(if self.is_tolerant && self.position.is_padding() {
                 self.has_padding = true;
                 ChunkPart::Padding
             } else if is_trailer {
@@ -187,7 +189,7 @@ impl Chunks {
             }
             (ChunkPosition::Size { size, digits: 1.. }, b'\r') => ChunkPosition::SizeEnd { size },
             (ChunkPosition::Size { size, digits: 1.. }, byte) => {
-                self.step_extension(size, Extension::BeforeSemicolon, byte)?
+                self.step_extension(size, Extension::AfterSize, byte)?
             }
             (ChunkPosition::Extension { size, at }, b'\r') if at.may_end(self.is_tolerant) => {
                 ChunkPosition::SizeEnd { size }
@@ -247,22 +249,17 @@ impl ChunkPosition {
         )
     }
 
-    /// Returns true if a byte that led here may be padding: a blank outside of values.
-    fn is_padding(self, byte: u8) -> bool {
-        let is_outside = match self {
-            Self::TrailerBlank => true,
-            Self::Extension { at, .. } => !matches!(at, Extension::Quoted | Extension::Escaped),
-            _ => false,
-        };
-        is_outside && matches!(byte, b' ' | b'\t')
+    /// Returns true if the byte that led here is padding.
+    fn is_padding(self) -> bool {
+        matches!(self, Self::TrailerBlank | Self::Extension { at: Extension::AfterSize, .. })
     }
 }
 
 impl Extension {
-    /// Whether the line may end here; blanks at its end are for the tolerant reader.
+    /// Whether the line may end here.
     fn may_end(self, is_tolerant: bool) -> bool {
-        let is_blank = matches!(self, Self::BeforeSemicolon | Self::AfterName);
-        matches!(self, Self::Name | Self::Token | Self::AfterQuoted) || is_blank && is_tolerant
+        matches!(self, Self::Name | Self::Token | Self::AfterQuoted)
+            || self == Self::AfterSize && is_tolerant
     }
 
     fn next_state(self, byte: u8) -> Option<Self> {
@@ -273,6 +270,7 @@ impl Extension {
             (Self::Quoted | Self::Escaped, byte) if is_text(byte) => Self::Quoted,
             (Self::Quoted | Self::Escaped, _) => return None,
             (Self::BeforeName | Self::BeforeValue, _) if is_blank => self,
+            (Self::AfterSize, _) if is_blank => Self::AfterSize,
             (Self::Name | Self::AfterName, _) if is_blank => Self::AfterName,
             (_, _) if is_blank => Self::BeforeSemicolon,
             (Self::BeforeName | Self::Name, byte) if is_token(byte) => Self::Name,

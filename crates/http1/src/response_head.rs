@@ -29,7 +29,7 @@ pub enum ResponseGrammar {
     /// By the grammar of RFC 9112: for responses of ginnel's own agents, nodes and services.
     Strict,
     /// With the faults that servers make and that can be repaired before the response goes on: blanks
-    /// before the colon of a field (RFC 9112, section 5.1) and at the end of a chunk size. The connection
+    /// before the colon of a field (RFC 9112, section 5.1) and behind a chunk size. The connection
     /// carries no other response then.
     Tolerant,
 }

@@ -292,7 +292,7 @@ impl CapturedMessage {
 
     /// A message whose body is framed so, and follows.
     pub fn awaiting_body(head: &[u8], body: &Body) -> Self {
-        let message = Self::new(head, *body == Body::CHUNKED);
+        let message = Self::new(head, body.is_chunked());
         Self { is_pending: !body.is_done(), ..message }
     }
 

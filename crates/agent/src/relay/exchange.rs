@@ -297,7 +297,7 @@ impl ResponseCopy<'_> {
     async fn run(mut self) -> Result<ResponseEnd, RelayError> {
         let expected =
             ExpectedResponse { to_head: self.head.is_head, may_switch: self.head.upgrade };
-        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
+        let mut reader = ResponseHeadReader::new(ResponseGrammar::Tolerant, expected);
         loop {
             let progress = reader.read_next(self.buffer, RelayResponse::from_head);
             match progress.map_err(|head_error| unanswered_error(&head_error.to_string()))? {
@@ -350,6 +350,7 @@ impl ResponseCopy<'_> {
             pending = 0;
             if body.is_done() {
                 shrink_buffer(self.buffer);
+                let keep_alive = keep_alive && !body.has_padding();
                 return Ok(ResponseEnd::Whole { keep_alive });
             }
             room.note_read(received);
@@ -368,18 +369,17 @@ impl ResponseCopy<'_> {
         }
     }
 
-    /// Follows the body through the buffer; says how many bytes of it there are, none when its
-    /// framing is broken.
+    /// Follows the body through the buffer; says how many bytes of it go on, none when its framing is
+    /// broken.
     fn follow_body(&mut self, body: &mut Body, start: usize) -> Option<usize> {
         let recording = self.recording;
-        let bytes = self.buffer.get(start..).unwrap_or_default();
         let record = |data: &[u8]| {
             if let Some(recording) = recording {
                 recording.response_body(data);
             }
         };
         let trailer = &mut self.trailer;
-        let taken = body.take_all(bytes, record, |byte| trailer.push(byte)).ok()?;
+        let taken = body.take_clean(self.buffer, start, record, |byte| trailer.push(byte)).ok()?;
         if let Some(recording) = recording.filter(|_| body.is_done()) {
             recording.response_complete(&self.trailer);
         }

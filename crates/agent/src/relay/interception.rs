@@ -325,7 +325,7 @@ fn captured_message(
     body: WaitingBody,
     is_whole: bool,
 ) -> CapturedMessage {
-    let mut message = CapturedMessage::new(bytes, head.body == Body::CHUNKED);
+    let mut message = CapturedMessage::new(bytes, head.body.is_chunked());
     message.body_length = body.data.len() as u64;
     message.body = body.data.into();
     message.cut_off = !is_whole;

@@ -32,6 +32,11 @@ impl Http1BodyReader {
         self.body == Body::UntilClose
     }
 
+    /// Returns true if padding was read that strict readers refuse.
+    pub fn has_padding(&self) -> bool {
+        self.body.has_padding()
+    }
+
     /// Takes what there is of the body out of a buffer.
     ///
     /// # Errors

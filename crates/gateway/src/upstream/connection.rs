@@ -3,6 +3,8 @@
 use http::{Request, Response};
 use hyper::body::Incoming;
 
+use ginnel_http1::ResponseGrammar;
+
 use crate::Io;
 use crate::message::request_body::RequestBody;
 use crate::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
@@ -23,10 +25,11 @@ impl UpstreamConnection {
     pub async fn new(
         io: Io,
         protocol: UpstreamProtocol,
+        grammar: ResponseGrammar,
         identity: Option<ConnectionIdentity>,
     ) -> Result<Self, hyper::Error> {
         match protocol {
-            UpstreamProtocol::Http1 => Ok(Self::Http1(Http1Connection::new(io, identity))),
+            UpstreamProtocol::Http1 => Ok(Self::Http1(Http1Connection::new(io, grammar, identity))),
             UpstreamProtocol::Http2 => Http2Connection::new(io, identity).await.map(Self::Http2),
         }
     }

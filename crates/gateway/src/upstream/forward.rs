@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use ginnel_http1::has_token;
+use ginnel_http1::{ResponseGrammar, has_token};
 
 use crate::Io;
 use crate::message::error_response::{self, ErrorResponse};
@@ -46,6 +46,14 @@ impl Upstream {
             ConnectionReuse::SameVisitor => Some(Box::new(visitor.clone())),
         };
         Some(ConnectionIdentity { address, route_ref, visitor })
+    }
+
+    /// How strictly responses are read: agents and nodes are ginnel's own.
+    pub fn response_grammar(&self) -> ResponseGrammar {
+        match self.target.is_agent() || self.target.is_node() {
+            true => ResponseGrammar::Strict,
+            false => ResponseGrammar::Tolerant,
+        }
     }
 
     /// Opens a connection, which may take so long once there is room for it.
@@ -239,7 +247,8 @@ async fn open_connection(
     let io = upstream.dial_target(visitor, route_ref, limit).await?;
     let (protocol, identity) =
         (upstream.target.protocol(), upstream.connection_identity(visitor, route_ref));
-    let connection = UpstreamConnection::new(io, protocol, identity).await;
+    let grammar = upstream.response_grammar();
+    let connection = UpstreamConnection::new(io, protocol, grammar, identity).await;
     connection.map_err(|problem| DialError::Unreachable(problem.to_string()))
 }
 

@@ -53,6 +53,7 @@ pub struct Http1Connection {
     idle_since: Option<Instant>,
     /// What the connection has named at its beginning; none when it named nobody.
     identity: Option<ConnectionIdentity>,
+    pub grammar: ResponseGrammar,
 }
 
 /// Whose requests a connection carries.
@@ -89,7 +90,7 @@ pub enum IncompleteResponse {
 
 impl Http1Connection {
     /// A connection that has carried nothing.
-    pub fn new(io: Io, identity: Option<ConnectionIdentity>) -> Self {
+    pub fn new(io: Io, grammar: ResponseGrammar, identity: Option<ConnectionIdentity>) -> Self {
         Self {
             io,
             buffer: BytesMut::new(),
@@ -99,6 +100,7 @@ impl Http1Connection {
             keeps_alive: true,
             idle_since: None,
             identity,
+            grammar,
         }
     }
 
@@ -141,7 +143,7 @@ impl Http1Connection {
         expected: ExpectedResponse,
         signal: Option<&ContinueSignal>,
     ) -> Result<Response<()>, ExchangeError> {
-        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
+        let mut reader = ResponseHeadReader::new(self.grammar, expected);
         loop {
             let progress = reader.read_next(&mut self.buffer, response_from_head);
             match progress.map_err(|_| ExchangeError::Broken)? {
@@ -513,6 +515,7 @@ impl Http1Body {
             return;
         }
         let Some(mut link) = self.link.take() else { return };
+        link.keeps_alive &= !self.decoder.has_padding();
         // What was asked for last may only have to be written.
         let unwoken = &mut Context::from_waker(Waker::noop());
         if let Some(upload) = &mut link.upload {

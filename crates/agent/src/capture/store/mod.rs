@@ -188,7 +188,7 @@ impl CaptureStore {
         self.push_record(&mut inner, record.clone());
         drop(inner);
         self.notify_update(&record);
-        let is_call = *opening.body == Body::CHUNKED
+        let is_call = opening.body.is_chunked()
             && StreamKind::from_head(opening.head) == Some(StreamKind::Grpc);
         Recording::new(self.clone(), record, is_call)
     }

@@ -14,7 +14,7 @@ use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::IdleState;
 use ginnel_http1::{
     Body, ExpectedResponse, Expects, HeadProgress, LAST_CHUNK, LINE_END, RequestHead,
-    ResponseGrammar, ResponseHeadReader, write_chunk_size,
+    ResponseHeadReader, write_chunk_size,
 };
 
 use crate::message::error_response::{self, ErrorResponse};
@@ -233,10 +233,11 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             }
             _ => {}
         }
-        if self.relay_response(head.body, &mut connection).await.is_err() {
+        let mut body = head.body;
+        if self.relay_response(&mut body, &mut connection).await.is_err() {
             return ExchangeEnd::Failed;
         }
-        let persists = head.keeps_alive && self.body.is_complete();
+        let persists = head.keeps_alive && !body.has_padding() && self.body.is_complete();
         let state = IdleState::after_response(persists, &self.answer);
         if upstream.pool.permits_reuse(state) && upstream.target.may_idle() {
             connection.mark_idle();
@@ -280,7 +281,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             // Others may have to make room, or the backend is not what it was.
             Err(_) => return Err(ExchangeEnd::NotStarted(None)),
         };
-        let mut connection = Http1Connection::new(io, identity);
+        let mut connection = Http1Connection::new(io, upstream.response_grammar(), identity);
         let is_begun = self.write_head(&mut connection, sent).await;
         if is_begun { Ok(connection) } else { Err(ExchangeEnd::NotStarted(None)) }
     }
@@ -396,7 +397,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let source = ResponseSource::from_target(upstream.target.as_ref());
         // A request that asks for another protocol does not come here.
         let expected = ExpectedResponse { to_head: request.is_head, may_switch: false };
-        let mut reader = ResponseHeadReader::new(ResponseGrammar::Strict, expected);
+        let mut reader = ResponseHeadReader::new(connection.grammar, expected);
         loop {
             let options = self.response_options(request, source);
             let (answer, out) = (&mut self.answer, &mut self.out);
@@ -461,12 +462,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     /// Passes the answer on: its head, which lies in `out`, and its body.
     async fn relay_response(
         &mut self,
-        mut body: Body,
+        body: &mut Body,
         connection: &mut Http1Connection,
     ) -> io::Result<()> {
-        let chunks = body == Body::UntilClose;
+        let chunks = *body == Body::UntilClose;
         loop {
-            let taken = body.take(&self.answer, |_| {}).map_err(|_| io::ErrorKind::InvalidData)?;
+            let taken = body.take_clean(&mut self.answer, 0, |_| {}, |_| {});
+            let taken = taken.map_err(|_| io::ErrorKind::InvalidData)?;
             let framed = chunks && taken > 0;
             if framed {
                 write_chunk_size(taken, &mut self.out);
