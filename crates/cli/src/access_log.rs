@@ -1,11 +1,11 @@
 //! One line for each request of a visitor: `--access-log`.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{io, iter};
 
 use tokio::task::spawn_blocking;
 
@@ -13,6 +13,7 @@ use ginnel_base::logging::{LogFormat, LogValue, count_dropped_access, ignore};
 use ginnel_gateway::{Event, EventDelivery, EventSubscriber};
 
 use super::error::{CliError, Exit};
+use super::lines::{LineSource, start_writing};
 use super::log_file::{LogFile, LogOutput};
 
 /// How many lines wait for the file; more are dropped, and counted.
@@ -56,9 +57,7 @@ impl AccessLog {
         format: LogFormat,
     ) -> Result<Self, CliError> {
         let (lines, queue) = sync_channel(MAX_QUEUED_LINES);
-        let writing = std::thread::Builder::new()
-            .name("ginnel-access-log".to_owned())
-            .spawn(move || write_lines(&queue, output, format));
+        let writing = start_writing("ginnel-access-log", AccessLines { queue, format }, output);
         let failed = |error: io::Error| CliError::new(Exit::Failed, error.to_string());
         let writing = writing.map_err(failed)?;
         Ok(Self { following: tokio::spawn(enqueue_events(events, lines)), writing })
@@ -92,22 +91,29 @@ fn count_lost(lines: u64) {
     }
 }
 
-fn write_lines(queue: &Receiver<Arc<Event>>, mut output: LogOutput, format: LogFormat) {
-    loop {
-        let first = match queue.recv_timeout(REOPEN_INTERVAL) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
+/// The lines of the events in a queue.
+struct AccessLines {
+    queue: Receiver<Arc<Event>>,
+    format: LogFormat,
+}
+
+impl LineSource for AccessLines {
+    fn take_lines(&mut self, lines: &mut String) -> Option<u64> {
+        let first = match self.queue.recv_timeout(REOPEN_INTERVAL) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => return Some(0),
+            Err(RecvTimeoutError::Disconnected) => return None,
         };
-        output.reopen_if_requested();
-        let (mut lines, mut count) = (String::new(), 0);
-        for event in first.into_iter().chain(queue.try_iter().take(MAX_LINES_AT_ONCE)) {
-            format.write_fields(line_fields(&event.masked()), &mut lines);
+        let mut count = 0;
+        for event in iter::once(first).chain(self.queue.try_iter().take(MAX_LINES_AT_ONCE)) {
+            self.format.write_fields(line_fields(&event.masked()), lines);
             count += 1;
         }
-        if count > 0 && !output.write_lines(&lines) {
-            count_lost(count);
-        }
+        Some(count)
+    }
+
+    fn count_lost(&mut self, lines: u64) {
+        count_lost(lines);
     }
 }
 

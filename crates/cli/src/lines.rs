@@ -1,31 +1,68 @@
-//! Lines on their way to a thread that writes them: a reader who reads no more stops nobody else.
+//! Lines of a log on their way to a thread that writes them: a reader who reads no more stops nobody else.
+//!
+//! The log, the access log and the lines of commands share the thread; each has a [`LineSource`] of its own.
 
+use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ginnel_base::logging::ignore;
 
 use super::error::{CliError, Exit};
+use super::log_file::LogOutput;
+
+/// The lines that a thread writes.
+pub(super) trait LineSource: Send + 'static {
+    /// Adds the next whole lines, and returns their number. It waits for them, but not for ever; without
+    /// any it returns zero, and nothing once there will be no more.
+    fn take_lines(&mut self, lines: &mut String) -> Option<u64>;
+
+    /// Learns that the lines that it gave last were lost.
+    fn count_lost(&mut self, lines: u64);
+}
+
+/// Starts a thread that writes the lines of a source, until there will be no more.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(super) fn start_writing(
+    name: &str,
+    source: impl LineSource,
+    output: LogOutput,
+) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(move || write_lines(source, output))
+}
+
+fn write_lines(mut source: impl LineSource, mut output: LogOutput) {
+    let mut lines = String::new();
+    while let Some(count) = source.take_lines(&mut lines) {
+        output.reopen_if_requested();
+        if !lines.is_empty() && !output.write_lines(&lines) {
+            source.count_lost(count);
+        }
+        lines = String::new();
+    }
+}
 
 enum Entry {
     Text(String),
     Flush(SyncSender<()>),
 }
 
-/// A queue of texts, and the thread that writes them.
+/// A queue of texts for a thread that writes them.
 #[derive(Clone)]
 pub(super) struct LineWriter(SyncSender<Entry>);
 
 impl LineWriter {
-    /// Starts the thread; so many texts wait for it at most.
+    /// Starts the thread; so many texts wait for it at most. `on_lost` is called when one cannot be written.
     pub fn start(
         max_queued: usize,
-        write: impl FnMut(&str) + Send + 'static,
+        output: LogOutput,
+        on_lost: impl FnMut() + Send + 'static,
     ) -> Result<Self, CliError> {
         let (queue, entries) = mpsc::sync_channel(max_queued);
-        let thread = thread::Builder::new().name("ginnel-lines".to_owned());
-        let started = thread.spawn(move || write_entries(&entries, write));
+        let started = start_writing("ginnel-lines", QueuedLines { entries, on_lost }, output);
         started.map_err(|error| CliError::new(Exit::Failed, format!("the log: {error}")))?;
         Ok(Self(queue))
     }
@@ -44,11 +81,28 @@ impl LineWriter {
     }
 }
 
-fn write_entries(entries: &Receiver<Entry>, mut write: impl FnMut(&str)) {
-    while let Ok(entry) = entries.recv() {
-        match entry {
-            Entry::Text(text) => write(&text),
-            Entry::Flush(done) => ignore(done.try_send(()), "nobody waits any more"),
+/// The texts of a [`LineWriter`], one at a time.
+struct QueuedLines<F> {
+    entries: Receiver<Entry>,
+    on_lost: F,
+}
+
+impl<F: FnMut() + Send + 'static> LineSource for QueuedLines<F> {
+    fn take_lines(&mut self, lines: &mut String) -> Option<u64> {
+        match self.entries.recv().ok()? {
+            Entry::Text(text) => {
+                lines.push_str(&text);
+                Some(1)
+            }
+            // What was added before has been written by now.
+            Entry::Flush(done) => {
+                ignore(done.try_send(()), "nobody waits any more");
+                Some(0)
+            }
         }
+    }
+
+    fn count_lost(&mut self, _: u64) {
+        (self.on_lost)();
     }
 }

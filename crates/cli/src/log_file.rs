@@ -10,7 +10,7 @@ use ginnel_base::files;
 use ginnel_base::logging;
 
 use super::error::CliError;
-use super::output::eprint_line;
+use super::output::{eprint_line, try_print_line};
 
 /// How many files there are.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -42,6 +42,8 @@ pub(super) fn check_writable(path: &Path) -> Result<(), String> {
 
 /// Where lines of a log go.
 pub(super) enum LogOutput {
+    /// Standard output, whose failure the end of the command reports.
+    Console,
     Stdout,
     Stderr,
     File(LogFile),
@@ -58,6 +60,7 @@ impl LogOutput {
     /// Writes whole lines; false when they are lost.
     pub(super) fn write_lines(&mut self, lines: &str) -> bool {
         match self {
+            Self::Console => try_print_line(lines.trim_end()),
             // Nobody is left who could be told.
             Self::Stdout => {
                 let mut output = io::stdout().lock();

@@ -9,11 +9,10 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, value_parser};
 
 use ginnel_api::mask;
-use ginnel_base::logging::{
-    self, LogFormat, LogLevel, LogLevels, LogRecord, count_dropped, ignore, or_debug,
-};
+use ginnel_base::logging::{self, LogFormat, LogLevel, LogLevels, count_dropped, ignore, or_debug};
 
 use super::error::CliError;
+use super::lines::{LineSource, start_writing};
 use super::log_file::{LogFile, LogOutput};
 use super::output::eprint_line;
 
@@ -114,11 +113,9 @@ impl LogWriter {
             None => LogOutput::Stderr,
         };
         logging::set_levels(&levels.0);
-        let sink = LogSink { output, format: format.unwrap_or_default() };
         let (last, over) = channel();
-        let writing = std::thread::Builder::new()
-            .name("ginnel-log".to_owned())
-            .spawn(move || sink.run(&over));
+        let records = LogLines { over, format: format.unwrap_or_default(), is_last: false };
+        let writing = start_writing("ginnel-log", records, output);
         Ok(Self { writing: or_debug!(writing, "cannot start the log's thread"), last })
     }
 }
@@ -151,28 +148,30 @@ fn environment_levels() -> Option<LogLevels> {
     }
 }
 
-/// What the thread works with.
-struct LogSink {
-    output: LogOutput,
+/// The lines of the records of this process.
+struct LogLines {
+    /// Disconnected when no more records are to come.
+    over: Receiver<()>,
     format: LogFormat,
+    /// True once the last records were taken.
+    is_last: bool,
 }
 
-impl LogSink {
-    fn run(mut self, over: &Receiver<()>) {
-        while over.try_recv() == Err(TryRecvError::Empty) {
-            self.write_records(logging::take_records(Some(WAIT)));
+impl LineSource for LogLines {
+    fn take_lines(&mut self, lines: &mut String) -> Option<u64> {
+        if self.is_last {
+            return None;
         }
-        self.write_records(logging::take_records(None));
+        self.is_last = self.over.try_recv() != Err(TryRecvError::Empty);
+        let records = logging::take_records(Some(WAIT).filter(|_| !self.is_last));
+        let count = records.len() as u64;
+        for record in records {
+            self.format.write_record(&record.mask_texts(mask::text), lines);
+        }
+        Some(count)
     }
 
-    fn write_records(&mut self, records: Vec<LogRecord>) {
-        self.output.reopen_if_requested();
-        let (mut lines, count) = (String::new(), records.len());
-        for record in records {
-            self.format.write_record(&record.mask_texts(mask::text), &mut lines);
-        }
-        if !lines.is_empty() && !self.output.write_lines(&lines) {
-            count_dropped(count as u64);
-        }
+    fn count_lost(&mut self, lines: u64) {
+        count_dropped(lines);
     }
 }

@@ -22,7 +22,7 @@ use ginnel_service::Service;
 use super::targets::{TargetStates, TargetWatch, describe_target};
 use crate::error::CliError;
 use crate::lines::LineWriter;
-use crate::output::print_line;
+use crate::log_file::LogOutput;
 
 /// The name of a tunnel that the command line defines.
 pub(crate) const UNNAMED: &str = "command_line";
@@ -174,7 +174,7 @@ pub(super) struct EventLog {
 impl EventLog {
     /// A log on the standard output, for people or as JSON.
     pub fn start(as_json: bool, url_kind: UrlKind) -> Result<Self, CliError> {
-        let writer = LineWriter::start(MAX_QUEUED_BATCHES, |lines| print_line(lines.trim_end()))?;
+        let writer = LineWriter::start(MAX_QUEUED_BATCHES, LogOutput::Console, || {})?;
         Ok(Self { as_json, url_kind, writer, dropped: Arc::default() })
     }
 

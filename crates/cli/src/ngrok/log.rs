@@ -40,14 +40,13 @@ struct LogLines {
 }
 
 impl LogLines {
-    fn start(mut output: LogOutput) -> Result<Self, CliError> {
+    fn start(output: LogOutput) -> Result<Self, CliError> {
         let broken = Arc::<Notify>::default();
         let is_broken = broken.clone();
-        let writer = LineWriter::start(MAX_QUEUED_LINES, move |line| {
-            output.reopen_if_requested();
-            let is_written = output.write_lines(line);
-            // A file may be there again later.
-            if !is_written && !matches!(output, LogOutput::File(_)) {
+        // A file may be there again later.
+        let is_lasting = !matches!(output, LogOutput::File(_));
+        let writer = LineWriter::start(MAX_QUEUED_LINES, output, move || {
+            if is_lasting {
                 is_broken.notify_one();
             }
         })?;
