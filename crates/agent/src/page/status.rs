@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use ginnel_api::local::tunnels::AgentTunnel;
-use ginnel_api::{mask, secrets, yaml};
+use ginnel_api::{mask, yaml};
 
 use super::live::{CaptureUsage, describe_state};
 use crate::capture::{CaptureLimit, InspectFile};
@@ -146,7 +146,7 @@ impl FailureView {
 impl TunnelView {
     fn from_tunnel(tunnel: &RunningTunnel) -> Self {
         let mut definition = Value::Object(tunnel.definition.document.clone());
-        mask_secrets(&mut definition);
+        mask_definition(&mut definition);
         Self { shown: tunnel.to_agent_tunnel(), definition }
     }
 }
@@ -191,44 +191,34 @@ fn options_json(shared: &AgentInner) -> Map<String, Value> {
 /// Fields of definitions that hold policies.
 const POLICY_FIELDS: [&str; 2] = ["traffic_policy", "policy"];
 
-/// Masks the secrets of a definition.
-fn mask_secrets(value: &mut Value) {
+/// Masks the secrets of a definition, and leaves out what is not set.
+fn mask_definition(definition: &mut Value) {
+    expand_definition(definition);
+    mask::definition(definition);
+}
+
+/// Leaves out what is not set, and reads policies that are given as text: by their structure it is known what is
+/// secret in them.
+fn expand_definition(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
             for (name, member) in members {
-                if secrets::is_secret(name) || name == "basic_auth" {
-                    *member = mask::MASK.into();
-                } else {
-                    if POLICY_FIELDS.contains(&name.as_str()) {
-                        expand_policy(member);
-                    }
-                    mask_secrets(member);
+                if POLICY_FIELDS.contains(&name.as_str()) {
+                    expand_policy(member);
                 }
+                expand_definition(member);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(mask_secrets),
-        Value::String(text) => *text = text.lines().map(mask_line).collect::<Vec<_>>().join("\n"),
+        Value::Array(items) => items.iter_mut().for_each(expand_definition),
         _ => {}
     }
 }
 
-/// A policy that is given as text: by its structure it is known what is secret in it.
 fn expand_policy(policy: &mut Value) {
     let read = policy.as_str().and_then(|text| yaml::read_yaml::<Map<String, Value>>(text).ok());
     if let Some(read) = read {
         *policy = Value::Object(read);
-    }
-}
-
-/// A header as `name: value`, or a line of a policy.
-fn mask_line(text: &str) -> String {
-    match text.split_once(':') {
-        Some((name, value)) if secrets::is_secret(name) && !value.trim().is_empty() => {
-            format!("{name}: {}", mask::MASK)
-        }
-        _ if text.trim_start().starts_with(['{', '[']) => mask::json(text),
-        _ => mask::text(text).into_owned(),
     }
 }
 
@@ -242,15 +232,18 @@ mod tests {
             "addr": "80",
             "basic_auth": ["user:password"],
             "verify_webhook": {"provider": "github", "secret": "abc"},
-            "request_header": {"add": ["X-Api-Key: abc", "X-Plain: abc"]},
+            "request_header": {"add": ["X-Api-Key: abc", "Authorization: Basic abc", "X-Plain: abc"]},
+            "oidc": null,
             "traffic_policy": "on_http_request:\n- actions:\n  - config:\n      secret: abc\n  \
-                - config:\n      credentials:\n      - user:password\n",
+                - config:\n      client_secret: 4711\n      credentials:\n      - user:password\n",
+            "policy": "{\"a\": {\"api_key\": \"abc\"",
         });
 
-        mask_secrets(&mut definition);
+        mask_definition(&mut definition);
 
         let shown = definition.to_string();
-        assert!(!shown.contains("password"), "{shown}");
+        assert!(!shown.contains("password") && !shown.contains("4711"), "{shown}");
+        assert!(!shown.contains("null"), "{shown}");
         assert_eq!(shown.matches("abc").count(), 1, "{shown}");
         assert!(shown.contains("X-Plain: abc"), "{shown}");
     }

@@ -188,16 +188,32 @@ fn is_variables(name: &str) -> bool {
 
 /// Masks what is secret in a value, as [`json`] does.
 pub fn value(shown: &mut Value) {
-    hide_by_place(shown, &conceal_member);
-    value_by_names(shown);
+    hide_secrets(shown, &conceal_member);
 }
 
-fn value_by_names(shown: &mut Value) {
+/// Masks the secrets in a value and keeps its form: texts become the mask, and numbers inside of hidden lists
+/// and objects become 0.
+pub fn value_in_form(shown: &mut Value) {
+    hide_secrets(shown, &|hidden| conceal_in_form(hidden, false));
+}
+
+/// Masks the secrets in a configuration: below the name of a secret, numbers may be passwords as well.
+pub fn definition(shown: &mut Value) {
+    hide_secrets(shown, &|hidden| *hidden = MASK.into());
+}
+
+/// Walks a value, and has what is secret in it concealed.
+fn hide_secrets(shown: &mut Value, conceal: &dyn Fn(&mut Value)) {
+    hide_by_place(shown, conceal);
+    hide_by_names(shown, conceal);
+}
+
+fn hide_by_names(shown: &mut Value, conceal: &dyn Fn(&mut Value)) {
     match shown {
         Value::Object(_) | Value::Array(_) => {
             each_member(shown, |member, is_hidden| match is_hidden {
-                true => conceal_member(member),
-                false => value_by_names(member),
+                true => conceal(member),
+                false => hide_by_names(member, conceal),
             })
         }
         Value::String(inner) => *inner = text(inner).into_owned(),
@@ -264,26 +280,6 @@ pub(super) fn conceal_member(member: &mut Value) {
         list @ Value::Array(_) if is_visible_list(list) => {}
         Value::String(text) if text.is_empty() => {}
         member => *member = MASK.into(),
-    }
-}
-
-/// Masks the secrets in a value and keeps its form: texts become the mask, and numbers inside of hidden lists
-/// and objects become 0.
-pub fn value_in_form(shown: &mut Value) {
-    hide_by_place(shown, &|hidden| conceal_in_form(hidden, false));
-    in_form_by_names(shown);
-}
-
-fn in_form_by_names(shown: &mut Value) {
-    match shown {
-        Value::Object(_) | Value::Array(_) => {
-            each_member(shown, |member, is_hidden| match is_hidden {
-                true => conceal_in_form(member, false),
-                false => in_form_by_names(member),
-            })
-        }
-        Value::String(inner) => *inner = text(inner).into_owned(),
-        _ => {}
     }
 }
 

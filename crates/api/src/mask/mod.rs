@@ -44,7 +44,7 @@ mod yaml;
 pub use body::body;
 pub use call::{CallMask, CallSide, arguments, record};
 pub use fields::{header, is_content, login, pairs, path, target, url};
-pub use json::{json, value, value_in_form};
+pub use json::{definition, json, value, value_in_form};
 pub use mark::MASK;
 pub use message::message;
 pub use object_kinds::secret_members;
