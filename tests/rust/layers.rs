@@ -46,7 +46,7 @@ const GATEWAY_FOLDERS: &[(&str, &[&str])] = &[
     ("published", &[]),
     ("routing", &["message", "modules", "tls", "upstream"]),
     ("server", &["login", "message", "modules", "published", "routing", "tls", "upstream"]),
-    ("tls", &["routing"]),
+    ("tls", &[]),
     ("upstream", &["message"]),
 ];
 

@@ -110,7 +110,8 @@ where
     MapDeserializer::new(members.map(|(name, value)| (name, Loose(value))))
 }
 
-/// The members that a struct knows, each once, in the struct's spelling.
+/// The members that a struct knows, each once, in the struct's spelling and order: of two members with the wrong
+/// type, the same is reported whatever order they came in.
 fn respell_members(members: Map<String, Value>, fields: &[&'static str]) -> Vec<(String, Value)> {
     let exact: HashSet<&str> =
         fields.iter().copied().filter(|field| is_present(members.get(*field))).collect();
@@ -125,6 +126,7 @@ fn respell_members(members: Map<String, Value>, fields: &[&'static str]) -> Vec<
             respelled.push(((*field).to_owned(), value));
         }
     }
+    respelled.sort_by_key(|(name, _)| fields.iter().position(|field| field == name));
     respelled
 }
 

@@ -82,6 +82,12 @@ impl GatewayMetrics {
         self.edges.get_or_insert(name, || EdgeMetrics::new(self.names_requests))
     }
 
+    /// The names of the edges that have series.
+    #[cfg(test)]
+    pub fn edge_names(&self) -> Vec<String> {
+        self.edges.all().into_iter().map(|(name, _)| name.to_string()).collect()
+    }
+
     /// The handle for what no route takes.
     pub fn unrouted(&self) -> &Arc<EdgeMetrics> {
         &self.unrouted

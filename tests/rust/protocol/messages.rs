@@ -1,5 +1,7 @@
 //! Messages are read in any letter case and written in one.
 
+use std::fmt::Debug;
+
 use ginnel_api::EndpointOptions;
 use ginnel_mux::protocol::message::Auth;
 use ginnel_mux::protocol::message::AuthAnswer;
@@ -13,6 +15,8 @@ use ginnel_mux::protocol::message::StopTunnel;
 use ginnel_mux::protocol::message::decode_message;
 use ginnel_mux::protocol::message::error_text;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -147,13 +151,39 @@ fn errors_are_lines_and_a_code() {
 
 #[test]
 fn secrets_are_not_printed() {
-    let auth: Auth = read(json!({"Extra": {"AuthToken": "s3cret", "Cookie": "s3cret"}}));
-    let bind: Bind = read(json!({"Extra": {"Token": "s3cret"}, "Opts": {"Auth": "s3cret"}}));
+    fn assert_hidden<T: Debug + Serialize + DeserializeOwned>(message: Value) {
+        let secrets = message.to_string().matches("s3cret").count();
+        let read: T = read(message);
 
-    let printed = format!("{auth:?} {bind:?} {:?}", bind.opts);
+        let (sent, printed) = (serde_json::to_string(&read).unwrap(), format!("{read:?}"));
 
-    assert!(!printed.contains("s3cret"), "{printed}");
+        assert_eq!(sent.matches("s3cret").count(), secrets, "it is read and sent: {sent}");
+        assert!(!printed.contains("s3cret"), "{printed}");
+        assert!(printed.contains("plain"), "what is no secret is printed: {printed}");
+    }
+
+    assert_hidden::<Auth>(json!({"ClientId": "plain", "Extra": {
+        "Authtoken": "s3cret", "Cookie": "s3cret",
+    }}));
+    assert_hidden::<AuthAnswer>(json!({"ClientId": "plain", "Extra": {"Cookie": "s3cret"}}));
+    assert_hidden::<Bind>(json!({
+        "Id": "plain", "Extra": {"Token": "s3cret"}, "Opts": {"Auth": "s3cret"},
+    }));
+    assert_hidden::<BindAnswer>(json!({
+        "URL": "plain", "Extra": {"Token": "s3cret"}, "Opts": {"Auth": "s3cret"},
+    }));
     assert_eq!(Hidden::from("x").reveal(), "x");
+}
+
+#[test]
+fn of_several_faults_the_first_field_of_the_struct_is_named() {
+    let orders = [r#"{"Id": 7, "Proto": true}"#, r#"{"Proto": true, "Id": 7}"#];
+
+    let problems =
+        orders.map(|text| decode_message::<Bind>(text.as_bytes()).unwrap_err().to_string());
+
+    assert_eq!(problems[0], problems[1]);
+    assert!(problems[0].contains('7'), "{}", problems[0]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::routing::endpoint::{
 };
 use crate::routing::endpoint_modules;
 use crate::routing::endpoint_spec::{EndpointSpec, Proto};
-use crate::routing::hosts::HostSelection;
+use crate::routing::hosts::{HostSelection, Hosts};
 use crate::routing::internal::{self, is_internal};
 use crate::routing::route::Route;
 use crate::routing::virtual_host::VirtualHost;
@@ -45,6 +45,19 @@ struct EndpointAddress {
     host: Option<String>,
     name: Option<(String, u16)>,
     listener: Option<Listener>,
+}
+
+impl EndpointAddress {
+    /// A name on shared ports.
+    fn at_name(url: String, host: String, port: u16) -> Self {
+        let name = Some((host.clone(), port));
+        Self { url, name, host: Some(host), listener: None }
+    }
+
+    /// A port of its own.
+    fn at_port(url: String, host: Option<String>, listener: Listener) -> Self {
+        Self { url, host, name: None, listener: Some(listener) }
+    }
 }
 
 impl Gateway {
@@ -195,11 +208,13 @@ async fn compile_virtual_host(
         problem: problem.to_string(),
     })?;
     let (resources, options) = (gateway.policy_resources.clone(), spec.options.clone());
-    let metrics = gateway.services.metrics.as_ref().map(|metrics| metrics.edge_metrics(""));
+    let metrics = gateway.services.metrics.clone();
     let account = spec.owner.as_deref().map(Arc::from);
     let compiling = tokio::task::spawn_blocking(move || {
         let modules = endpoint_modules::build_modules((&options, account), scope, &resources)?;
         let (id, edge_id) = ("".into(), "".into());
+        // Options that do not compile leave no series of metrics behind.
+        let metrics = metrics.map(|metrics| metrics.edge_metrics(""));
         Ok(VirtualHost::from_route(Route { id, edge_id, modules, host_header, backend, metrics }))
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
@@ -356,15 +371,7 @@ impl GatewayState {
         };
         let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
         let port = if proto == Proto::Https { 443 } else { 80 };
-        if !self.table.hosts.add_claim(&host, port, &routes.virtual_host, true) {
-            return Err(BindError::Taken(url));
-        }
-        Ok(EndpointAddress {
-            url,
-            name: Some((host.clone(), port)),
-            host: Some(host),
-            listener: None,
-        })
+        claim_name(&self.table.hosts, EndpointAddress::at_name(url, host, port), routes)
     }
 
     /// Gives a port for HTTP.
@@ -382,7 +389,7 @@ impl GatewayState {
             ("http", self.listen_http(listener, host_selection)?)
         };
         let url = format!("{scheme}://{}", reachable_address(listener.address()));
-        Ok(EndpointAddress { url, host: None, name: None, listener: Some(listener) })
+        Ok(EndpointAddress::at_port(url, None, listener))
     }
 
     /// Gives a name for bytes that only policies lead to.
@@ -400,15 +407,7 @@ impl GatewayState {
             Proto::Tls => format!("tls://{host}"),
             _ => format!("tcp://{host}:{port}"),
         };
-        if !self.table.streams.add_claim(&host, port, &routes.virtual_host, true) {
-            return Err(BindError::Taken(url));
-        }
-        Ok(EndpointAddress {
-            url,
-            name: Some((host.clone(), port)),
-            host: Some(host),
-            listener: None,
-        })
+        claim_name(&self.table.streams, EndpointAddress::at_name(url, host, port), routes)
     }
 
     /// Gives a port for bytes.
@@ -435,7 +434,7 @@ impl GatewayState {
             Some(host) => format!("{scheme}://{host}:{}", address.port()),
             None => format!("{scheme}://{}", reachable_address(address)),
         };
-        Ok(EndpointAddress { url, host, name: None, listener: Some(listener) })
+        Ok(EndpointAddress::at_port(url, host, listener))
     }
 
     async fn listen_for(&self, spec: &EndpointSpec) -> Result<TcpListener, BindError> {
@@ -483,6 +482,20 @@ impl Gateway {
     }
 }
 
+/// Takes the name of an address, if nobody has it.
+fn claim_name(
+    names: &Hosts,
+    address: EndpointAddress,
+    routes: &EndpointRoutes,
+) -> Result<EndpointAddress, BindError> {
+    let claims =
+        |(host, port): &(String, u16)| names.add_claim(host, *port, &routes.virtual_host, true);
+    match address.name.as_ref().is_some_and(claims) {
+        true => Ok(address),
+        false => Err(BindError::Taken(address.url)),
+    }
+}
+
 /// A host name in lower case; a leading `*.` is allowed, but not for names that only policies lead to, which
 /// would be everybody's.
 fn checked_host(host: &str) -> Result<String, BindError> {
@@ -515,4 +528,34 @@ fn random_name(origin: &Origin) -> Result<String, BindError> {
         .fill_random(&mut bytes)
         .map_err(|problem| BindError::Invalid { field: "host", problem: problem.to_string() })?;
     Ok(bytes.iter().map(|byte| char::from(RANDOM_NAME_LETTERS[usize::from(byte % 32)])).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use ginnel_api::EndpointOptions;
+    use ginnel_api::remote::edges::modules::TrafficPolicyDocument;
+
+    use super::*;
+    use crate::GatewaySettings;
+    use crate::tls::authority::LocalAuthority;
+
+    #[tokio::test]
+    async fn only_an_endpoint_that_compiles_has_a_series_of_metrics() {
+        let settings = GatewaySettings { metrics: true, ..GatewaySettings::default() };
+        let gateway = Gateway::start(settings, LocalAuthority::open(None).unwrap()).await.unwrap();
+        let bind = async |action: &str| {
+            let value =
+                format!(r#"{{"on_http_request": [{{"actions": [{{"type": "{action}"}}]}}]}}"#);
+            let traffic_policy = Some(TrafficPolicyDocument { enabled: None, value: Some(value) });
+            let options = EndpointOptions { traffic_policy, ..EndpointOptions::default() };
+            let bound =
+                gateway.bind_offline(EndpointSpec { options, ..EndpointSpec::any(Proto::Http) });
+            let is_bound = bound.await.is_ok();
+            (is_bound, gateway.metrics().unwrap().edge_names().len())
+        };
+
+        assert_eq!(bind("nothing-of-the-kind").await, (false, 0));
+        assert_eq!(bind("deny").await, (true, 1));
+    }
 }
