@@ -94,13 +94,13 @@ def ended(client: Any, count: int = 1) -> list[CapturedRequest]:
     return found
 
 
-@pytest.mark.parametrize("way", ["fast path", "long way"])
+@pytest.mark.parametrize("way", ["fast path", "full path"])
 @pytest.mark.parametrize("host_header", ["preserve", "rewrite"])
 @pytest.mark.parametrize("piece", [1, 2, 3, 4096])
 def test_one_empty_line_before_a_request_is_no_part_of_it(
     agent: ginnel.Agent, host_header: str, piece: int, way: str
 ) -> None:
-    head = "Host: a.test\r\n" + ("TE: trailers\r\n" if way == "long way" else "")
+    head = "Host: a.test\r\n" + ("TE: trailers\r\n" if way == "full path" else "")
     get = f"GET /get HTTP/1.1\r\n{head}\r\n"
     post = f"POST /post HTTP/1.1\r\n{head}Content-Length: 3\r\n\r\nabc"
     # The second stands behind the body of a request, as old clients send it.
@@ -209,7 +209,7 @@ def test_a_connection_that_is_reset_is_told(agent: ginnel.Agent) -> None:
     assert captured.error.endswith("after 10 of 100 bytes")
 
 
-@pytest.mark.parametrize("compression", [False, True], ids=["short way", "long way"])
+@pytest.mark.parametrize("compression", [False, True], ids=["fast path", "full path"])
 def test_an_answer_without_a_length_that_is_reset_is_not_complete(
     agent: ginnel.Agent, compression: bool
 ) -> None:

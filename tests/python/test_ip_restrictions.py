@@ -228,7 +228,7 @@ def test_visitors_come_from_allowed_addresses(proxied: ginnel.Service, listens: 
         ginnel.Agent(proxied) as agent,
         agent.client() as here,
     ):
-        # With a listener, requests take the long way.
+        # With a listener, requests take the full path.
         events = proxied.events() if listens else None
         web = here.tunnels.start(addr=upstream.port, proto="http", name="web")
         place = web.public_url.removeprefix("http://")

@@ -27,7 +27,7 @@ const PATHS: &[(&str, f64)] = &[
     ("edge GET", 1.0),
     ("edge GET with a policy", 2.0),
     // Six of them are a copy, for where a kept connection closes unanswered.
-    ("edge GET with a policy on the long way", 41.0),
+    ("edge GET with a policy on the full path", 41.0),
     ("tunnel GET", 6.0),
     ("tunnel GET with capture", 13.1),
     ("tunnel POST with capture", 14.4),
@@ -217,7 +217,7 @@ async fn an_edge_with_a_static_backend() {
 
     count("edge GET", &address, get("plain.test")).await;
     count("edge GET with a policy", &address, get("policed.test")).await;
-    count("edge GET with a policy on the long way", &address, get("examined.test")).await;
+    count("edge GET with a policy on the full path", &address, get("examined.test")).await;
 }
 
 #[tokio::test]

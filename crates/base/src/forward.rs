@@ -1,6 +1,7 @@
 //! What streams have in common that look at what another stream carries, and change little of it.
 
-/// In an `impl AsyncWrite`: hands these methods on to a field as they are; all, where none are named.
+/// In an `impl AsyncWrite`: hands these methods on to a field as they are; all, where none are named. With the name
+/// of a method behind the field, that method sees what each of them returns.
 #[macro_export]
 macro_rules! forward_write {
     ($field:tt) => {
@@ -10,22 +11,31 @@ macro_rules! forward_write {
     ($field:tt: $($method:ident)+) => {
         $($crate::forward_write!(@$method $field);)+
     };
-    (@poll_write $field:tt) => {
+    ($field:tt, $then:ident: $($method:ident)+) => {
+        $($crate::forward_write!(@$method $field $then);)+
+    };
+    (@poll_write $field:tt $($then:ident)?) => {
         fn poll_write(
             self: std::pin::Pin<&mut Self>,
             cx: &mut std::task::Context<'_>,
             bytes: &[u8],
         ) -> std::task::Poll<std::io::Result<usize>> {
-            std::pin::Pin::new(&mut self.get_mut().$field).poll_write(cx, bytes)
+            let this = self.get_mut();
+            let done = std::pin::Pin::new(&mut this.$field).poll_write(cx, bytes);
+            $(let done = this.$then(done);)?
+            done
         }
     };
-    (@poll_write_vectored $field:tt) => {
+    (@poll_write_vectored $field:tt $($then:ident)?) => {
         fn poll_write_vectored(
             self: std::pin::Pin<&mut Self>,
             cx: &mut std::task::Context<'_>,
             parts: &[std::io::IoSlice<'_>],
         ) -> std::task::Poll<std::io::Result<usize>> {
-            std::pin::Pin::new(&mut self.get_mut().$field).poll_write_vectored(cx, parts)
+            let this = self.get_mut();
+            let done = std::pin::Pin::new(&mut this.$field).poll_write_vectored(cx, parts);
+            $(let done = this.$then(done);)?
+            done
         }
     };
     (@is_write_vectored $field:tt) => {
@@ -33,12 +43,15 @@ macro_rules! forward_write {
             self.$field.is_write_vectored()
         }
     };
-    (@$method:ident $field:tt) => {
+    (@$method:ident $field:tt $($then:ident)?) => {
         fn $method(
             self: std::pin::Pin<&mut Self>,
             cx: &mut std::task::Context<'_>,
         ) -> std::task::Poll<std::io::Result<()>> {
-            std::pin::Pin::new(&mut self.get_mut().$field).$method(cx)
+            let this = self.get_mut();
+            let done = std::pin::Pin::new(&mut this.$field).$method(cx);
+            $(let done = this.$then(done);)?
+            done
         }
     };
 }

@@ -9,10 +9,6 @@ const MAX_TICK: Duration = Duration::from_millis(2500);
 /// How many times it is looked at within the shortest of its times.
 const LOOKS: u32 = 4;
 
-/// The shortest and the longest time for others, in milliseconds.
-const MIN_TIME: u64 = 50;
-const MAX_TIME: u64 = 24 * 3_600_000;
-
 settings! {
     /// Maximum times that visitors and upstreams may take.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,35 +20,35 @@ settings! {
         first_byte: Duration = Duration::from_secs(5),
             "edge.first_byte_timeout", "DURATION",
             "Maximum time until a visitor sends its first byte, in protocols in which visitors send first",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         handshake: Duration = Duration::from_secs(10),
             "edge.handshake_timeout", "DURATION",
             "Maximum duration of a TLS handshake",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         head: Duration = Duration::from_secs(10),
             "edge.head_timeout", "DURATION",
             "Maximum duration of a request's head",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         stall: Duration = Duration::from_secs(30),
             "edge.stall_timeout", "DURATION",
             "Maximum time in which a visitor sends or accepts nothing of a body",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         idle: Duration = Duration::from_secs(90),
             "edge.idle_timeout", "DURATION",
             "Maximum time that a visitor's connection is idle between requests",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         dial: Duration = Duration::from_secs(10),
             "edge.dial_timeout", "DURATION",
             "Maximum time to open a connection to a backend",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         response: Duration = Duration::from_secs(60),
             "edge.response_timeout", "DURATION",
             "Maximum time until a backend begins its response",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         upstream_idle: Duration = Duration::from_secs(20),
             "edge.upstream_idle_timeout", "DURATION",
             "Minimum time that a connection to a backend is kept for another request",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages of HTTP/1.1, as everybody here follows them: one grammar for where a message ends.
 //!
-//! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
+//! `message_head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
 //! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
 //! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, `media_type` reads `Content-Type`, and `lists` reads all values that are lists.
@@ -21,12 +21,12 @@ mod chunks;
 pub mod coding;
 mod forwarded;
 mod forwarded_field;
-mod head;
 mod hop_by_hop;
 mod identity;
 mod length;
 mod lists;
 mod media_type;
+mod message_head;
 mod names;
 mod read_room;
 mod reader;
@@ -44,12 +44,6 @@ pub use body::Body;
 pub use chunks::FramingError;
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
 pub use forwarded_field::{ForwardedElement, ForwardedNode, forwarded_elements};
-pub use head::{
-    HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
-    MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, after_first_line, fields_in, head_lines,
-    head_size, header_list_size, may_end_head, read_fields, read_request, read_request_within,
-    read_response,
-};
 pub use hop_by_hop::{
     ConnectionOptions, HTTP2_SETTINGS, is_framing, is_hop_by_hop, may_be_named, may_trail,
     strip_hop_by_hop, strip_named,
@@ -61,6 +55,12 @@ pub use lists::{
     proper_upgrades, split_outside_quotes, trim_blanks,
 };
 pub use media_type::{media_type_in, media_type_parameters};
+pub use message_head::{
+    HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
+    MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, after_first_line, fields_in, head_lines,
+    head_size, header_list_size, may_end_head, read_fields, read_request, read_request_within,
+    read_response,
+};
 pub use names::{SpelledValues, is_cgi_twin, is_same_for_cgi};
 pub use read_room::ReadRoom;
 pub use reader::{ResponseError, ResponseReader};

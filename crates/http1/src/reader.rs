@@ -3,7 +3,7 @@
 //! It is as strict as whoever passes answers on: one that says in more than one way where its body ends
 //! is an error, whatever parts of it came.
 
-use super::head::{HeadError, HeadLimits, MAX_READ_FIELDS, ResponseHead, after_first_line};
+use super::message_head::{HeadError, HeadLimits, MAX_READ_FIELDS, ResponseHead, after_first_line};
 use super::response::ResponseBody;
 use super::response_head::{HeadProgress, ResponseHeadReader};
 use super::{Body, FramingError, Response};

@@ -8,7 +8,7 @@
 //! read and found plain. Hyper reads it a second time, because it answers the requests, and takes no head
 //! that somebody else has read.
 
-use super::head::{HeadLimits, has_head_end, read_request_within};
+use super::message_head::{HeadLimits, has_head_end, read_request_within};
 use super::{Body, FramingError, HeadError};
 
 /// How large a head may be; hyper answers more than a hundred fields itself.

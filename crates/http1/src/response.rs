@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::HeadWriter;
-use super::head::fields_in;
+use super::message_head::fields_in;
 
 /// A whole answer.
 #[derive(Debug, Default)]

@@ -5,11 +5,11 @@
 
 use http::header::UPGRADE;
 
-use super::head::{
+use super::lists::{is_proper_upgrade, list_elements};
+use super::message_head::{
     BAD_FIELD_NAME, HeadError, HeadLimits, ResponseHead, find_head_end, may_end_head,
     read_response_within,
 };
-use super::lists::{is_proper_upgrade, list_elements};
 
 /// The longest interim responses to one request together, in bytes.
 const MAX_INTERIM_BYTES: usize = 256 << 10;

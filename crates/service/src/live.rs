@@ -13,10 +13,6 @@ use ginnel_settings::{ByteSize, settings};
 use super::rate_limit::RateLimit;
 use super::{Refusal, TrustedProxies};
 
-/// The shortest and the longest time for clients, in milliseconds.
-const MIN_TIME: u64 = 50;
-const MAX_TIME: u64 = 24 * 3_600_000;
-
 settings! {
     /// Limits of one connection to the management API. More than a hundred header fields are refused by hyper, without a text.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +24,15 @@ settings! {
         first_byte: Duration = Duration::from_secs(5),
             "api.first_byte_timeout", "DURATION",
             "Maximum time until a client of the management API sends its first byte",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         head: Duration = Duration::from_secs(30),
             "api.head_timeout", "DURATION",
             "Maximum duration of a request's head, and of the pause between two requests",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         body: Duration = Duration::from_secs(30),
             "api.body_timeout", "DURATION",
             "Maximum duration of a request's body",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         max_body: ByteSize = ByteSize(1 << 20),
             "api.max_body_size", "SIZE",
             "The largest body of a request",

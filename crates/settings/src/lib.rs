@@ -23,7 +23,9 @@ pub use duration::{read_duration, write_duration};
 pub use field_value::{FieldProblem, read_field_value};
 pub use file::{ConfigFile, FileLayout, FileTable, TableEntry, TableField, problem_at, read_text};
 pub use reload::{SettingChange, diff_settings, keep_fixed};
-pub use setting::{HasPart, Reload, Setting, SettingField, SettingName, SettingSection};
+pub use setting::{
+    HasPart, MAX_TIME_MILLIS, Reload, Setting, SettingField, SettingName, SettingSection,
+};
 pub use sources::{
     ResolvedSettings, SettingOrigin, SettingSources, is_set_by_kubernetes, resolve_settings,
 };

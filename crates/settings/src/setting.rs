@@ -4,6 +4,9 @@ use std::ffi::OsStr;
 
 use super::value::{Bounds, ValueKind, quote_value, without_login};
 
+/// The longest time that somebody else may take, in milliseconds: a day.
+pub const MAX_TIME_MILLIS: u64 = 24 * 3_600_000;
+
 /// Settings that belong together, under a title.
 #[derive(Debug)]
 pub struct SettingSection<C: 'static> {
@@ -270,6 +273,11 @@ impl<C> Setting<C> {
     pub const fn with_bounds(mut self, min: u64, max: u64) -> Self {
         self.bounds = Bounds { min, max };
         self
+    }
+
+    /// A time that somebody else may take: from 50 milliseconds to a day.
+    pub const fn with_time_bounds(self) -> Self {
+        self.with_bounds(50, MAX_TIME_MILLIS)
     }
 
     /// What holds while nothing is set.

@@ -4,7 +4,7 @@ use http::header::HOST;
 use http::{Extensions, HeaderValue, Request, Uri};
 
 use ginnel_base::address::RequestHost;
-use ginnel_gateway::message::head::normalize_request;
+use ginnel_gateway::message::forwarded_head::normalize_request;
 use ginnel_http1::{read_target, request_query, request_target};
 use ginnel_policy::path::RequestPath;
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::configured::{EdgeFixture, status};
 use super::support::{Direct, Peer, bound, edges, header, mirror, soon, upstream};
 
-/// A header that makes a request go the long way.
+/// A header that makes a request go the full path.
 const LONG: &str = "CDN-Loop: other.test\r\n";
 
 /// An endpoint whose upstream says the same to each request, and closes if `closes`.
@@ -142,7 +142,7 @@ async fn upstreams_get_the_same_requests() {
     let endpoint = bound(&edges, Direct::to(mirror().await)).await;
     let head = "GET /a?b=%20c HTTP/1.1\r\nHost: A.test:81\r\nX-MiXed: One\r\nx-mixed: Two\r\n";
     let mut told = Vec::new();
-    // The second is for the long way, where TE is left out.
+    // The second is for the full path, where TE is left out.
     for more in ["", "TE: gzip\r\n"] {
         let mut visitor = Peer::to(&endpoint).await;
         visitor.say(&format!("{head}{more}\r\n")).await;

@@ -425,7 +425,7 @@ async fn answers_are_read_by_the_grammar() {
         let edge = At(host_of(endpoint.url()));
         for (name, got) in [
             ("fast path", ask(edge.connect().await, &plain, false).await),
-            ("long way", ask(edge.connect().await, &long, false).await),
+            ("full path", ask(edge.connect().await, &long, false).await),
             ("static backend", ask(At(site_at.to_string()).connect().await, &plain, false).await),
             ("agent", ask(relay.connect().await, &plain, false).await),
         ] {

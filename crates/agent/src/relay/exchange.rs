@@ -13,9 +13,9 @@ use ginnel_http1::{
 };
 
 use super::activity::UnframedAnswer;
-use super::head::{RelayRequest, RelayResponse};
 use super::local_reset::LocalReset;
 use super::quick_ack::ResponseWait;
+use super::relayed_head::{RelayRequest, RelayResponse};
 use super::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, rewrite};
 use crate::capture::Recording;
 

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, DuplexStream};
 use ginnel_http1::{Body, HeadWriter};
 
 use super::conditions::{FileSelection, FileVersion};
-use super::{head, page};
+use super::{page, relayed_head};
 
 /// Everything in a link but the unreserved characters of RFC 3986.
 const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -26,7 +26,7 @@ const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 pub(super) async fn serve_files(folder: PathBuf, mut connection: DuplexStream) {
     let mut buffer = BytesMut::new();
     loop {
-        let (request, head) = match head::take_request(&mut buffer) {
+        let (request, head) = match relayed_head::take_request(&mut buffer) {
             Ok(Some(taken)) => taken,
             Ok(None) => match connection.read_buf(&mut buffer).await {
                 Ok(0) | Err(_) => return,

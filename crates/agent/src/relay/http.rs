@@ -19,8 +19,8 @@ use ginnel_http1::{Body, FramingError, GoingAway, HeadError};
 use ginnel_metrics::CodeCounts;
 
 use super::exchange::{BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome};
-use super::head::{self, RelayRequest};
 use super::interception::Interception;
+use super::relayed_head::{self, RelayRequest};
 use super::websocket::RecordedSocket;
 use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rewrite, rules};
 use crate::capture::{CaptureSource, CaptureStore, NewCapture, Recording, StreamSide};
@@ -248,7 +248,7 @@ impl Visit<'_> {
     /// The next head; none when the visitor is done.
     async fn next_head(&mut self) -> Result<Option<(RelayRequest, Bytes)>, HeadError> {
         loop {
-            if let Some(taken) = head::take_request(&mut self.buffer)? {
+            if let Some(taken) = relayed_head::take_request(&mut self.buffer)? {
                 return Ok(Some(taken));
             }
             let Some(local) = &mut self.local else {

@@ -11,9 +11,9 @@ use ginnel_base::logging::or_debug;
 use ginnel_http1::{Body, CONTINUE, HeadWriter};
 
 use super::exchange::{MAX_READ_AHEAD_BYTES, VISITOR_LEFT};
-use super::head::{self, RelayRequest};
 use super::http::Visit;
 use super::page;
+use super::relayed_head::{self, RelayRequest};
 use crate::capture::{CapturedMessage, Recording};
 use crate::intercept::{
     HoldDecision, HoldTicket, InterceptRule, MadeResponse, MockFault, MockResponse, RequestView,
@@ -210,7 +210,7 @@ impl Visit<'_> {
         recording: &Recording,
     ) -> Interception {
         let mut buffer = BytesMut::from(raw);
-        match head::take_request(&mut buffer) {
+        match relayed_head::take_request(&mut buffer) {
             Ok(Some((changed, bytes))) => {
                 self.buffer.advance(length);
                 buffer.extend_from_slice(&self.buffer);

@@ -103,25 +103,6 @@ impl AsyncRead for MeteredSocket {
 }
 
 impl AsyncWrite for MeteredSocket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.socket).poll_write(cx, bytes);
-        this.count_sent(written)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.socket).poll_write_vectored(cx, parts);
-        this.count_sent(written)
-    }
-
+    ginnel_base::forward_write!(socket, count_sent: poll_write poll_write_vectored);
     ginnel_base::forward_write!(socket: is_write_vectored poll_flush poll_shutdown);
 }

@@ -13,7 +13,7 @@ pub mod error_response;
 pub mod events;
 pub mod field_names;
 pub mod forwarded;
-pub mod head;
+pub mod forwarded_head;
 pub mod metered;
 pub mod node_notice;
 pub mod read_ahead;

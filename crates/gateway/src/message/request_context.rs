@@ -11,7 +11,7 @@ use ginnel_policy::{Carried, EndpointFacts, Exchange, VisitorConnection};
 use crate::message::error_response::{self, ErrorResponse, Rejection};
 use crate::message::events::RequestTrace;
 use crate::message::forwarded::VisitorOrigin;
-use crate::message::head;
+use crate::message::forwarded_head;
 use crate::message::request_body::RequestBody;
 use crate::message::request_services::{InternalHost, InternalRoute, RequestServices};
 use crate::message::response_body::ResponseBody;
@@ -149,7 +149,7 @@ impl RequestContext<'_> {
         if let Some(InternalAddress { protocol, host, port }) = &self.internal {
             return endpoint_variables(owner_id, protocol, host, *port);
         }
-        let RequestHost { host, port } = head::request_host(headers).unwrap_or_default();
+        let RequestHost { host, port } = forwarded_head::request_host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
         endpoint_variables(owner_id, self.visitor.proto, &host, port)
     }

@@ -13,7 +13,7 @@ use ginnel_policy::{AddressLookup, PhaseDecision, VisitorConnection};
 
 use crate::message::BoxFuture;
 use crate::message::error_response::{ErrorResponse, Rejection};
-use crate::message::head::SelectedPath;
+use crate::message::forwarded_head::SelectedPath;
 use crate::message::request_body::RequestBody;
 use crate::message::request_context::{InternalAddress, RequestContext};
 use crate::message::response_body::ResponseBody;

@@ -106,32 +106,7 @@ impl AsyncRead for VisitorStream {
 }
 
 impl AsyncWrite for VisitorStream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.socket).poll_write(cx, bytes);
-        this.record_blocked(written)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.socket).poll_write_vectored(cx, parts);
-        this.record_blocked(written)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let flushed = Pin::new(&mut this.socket).poll_flush(cx);
-        this.record_blocked(flushed)
-    }
-
+    ginnel_base::forward_write!(socket, record_blocked: poll_write poll_write_vectored poll_flush);
     ginnel_base::forward_write!(socket: is_write_vectored);
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

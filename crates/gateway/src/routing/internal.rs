@@ -9,7 +9,7 @@ use ginnel_policy::path::AmbiguousPaths;
 
 use crate::message::BoxFuture;
 use crate::message::error_response::{ErrorResponse, Rejection};
-use crate::message::head::SelectedPath;
+use crate::message::forwarded_head::SelectedPath;
 use crate::message::request_body::RequestBody;
 use crate::message::request_context::{InternalAddress, RequestContext};
 use crate::message::request_services::{HostDirectory, InternalHost, InternalRoute};

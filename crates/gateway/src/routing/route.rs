@@ -11,7 +11,7 @@ use http::{HeaderValue, Request, Response};
 use crate::message::BoxFuture;
 use crate::message::error_response::{self, ErrorResponse, Rejection};
 use crate::message::events::RequestTrace;
-use crate::message::head;
+use crate::message::forwarded_head;
 use crate::message::request_body::RequestBody;
 use crate::message::request_context::RequestContext;
 use crate::message::response_body::ResponseBody;
@@ -157,7 +157,7 @@ impl Route {
         mut request: Request<RequestBody>,
     ) -> Result<OutboundRequest, ErrorResponse> {
         let origin = (!self.leads_to_node()).then_some(context.origin);
-        let upgrades = head::prepare_request(&mut request, origin)?;
+        let upgrades = forwarded_head::prepare_request(&mut request, origin)?;
         if let Some(host) = &self.host_header {
             request.headers_mut().insert(HOST, host.clone());
         }

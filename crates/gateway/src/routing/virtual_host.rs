@@ -12,7 +12,7 @@ use ginnel_policy::login::{LoginVisit, is_login_path};
 use ginnel_policy::path::{self, Ambiguity, AmbiguousPaths, PathReadings, RequestPath};
 
 use crate::message::error_response::{self, ErrorResponse};
-use crate::message::head::SelectedPath;
+use crate::message::forwarded_head::SelectedPath;
 use crate::modules::module::Modules;
 use crate::routing::backend::{BackendKind, random_below};
 use crate::routing::route::Route;

@@ -12,7 +12,7 @@ use ginnel_http1::{ResponseGrammar, has_token};
 
 use crate::Io;
 use crate::message::error_response::{self, ErrorResponse};
-use crate::message::head;
+use crate::message::forwarded_head;
 use crate::message::node_notice::NodeNotice;
 use crate::message::request_body::{ContinueSignal, RequestBody};
 use crate::message::response_body::ResponseBody;
@@ -116,7 +116,7 @@ async fn attempt_exchange(
 ) -> ForwardOutcome {
     // With HTTP/2 the upstream is not heard before it answers.
     let asks_first = upstream.target.protocol() == UpstreamProtocol::Http1;
-    if asks_first && head::expects_continue(exchange.request.headers()) {
+    if asks_first && forwarded_head::expects_continue(exchange.request.headers()) {
         exchange.request = hold_body(exchange.request);
     }
     if upstream.target.reuse() != ConnectionReuse::Nobody {
@@ -192,13 +192,13 @@ async fn send_on_connection(
     let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let unreached = upstream.target.is_agent()
         && head.status == StatusCode::BAD_GATEWAY
-        && head::is_unreachable_response(&head.headers);
+        && forwarded_head::is_unreachable_response(&head.headers);
     if upstream.target.is_node()
         && let Some(notice) = NodeNotice::from_headers(&head.headers)
     {
         head.extensions.insert(notice);
     }
-    head::prepare_response(&mut head.headers, switches, upstream.target.is_node());
+    forwarded_head::prepare_response(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
         let response = Response::from_parts(head, relay_response(body, connection, upstream));
         return SendOutcome::Done(if unreached {

@@ -5,14 +5,10 @@ use std::time::Duration;
 use ginnel_mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
 use ginnel_net::ConnectionCaps;
 use ginnel_net::descriptors::{self, DescriptorLimit};
-use ginnel_settings::{ByteSize, settings};
+use ginnel_settings::{ByteSize, MAX_TIME_MILLIS, settings};
 
 /// The connections of agents that a service holds by default.
 const AN_EIGHTH: &str = "an eighth of the limit of open files, at most 4,096";
-
-/// The shortest and the longest time for agents, in milliseconds.
-const MIN_TIME: u64 = 50;
-const MAX_TIME: u64 = 24 * 3_600_000;
 
 settings! {
     /// How agents are served. A session keeps the limits that it began with.
@@ -45,15 +41,15 @@ settings! {
         first_byte_timeout: Duration = Duration::from_secs(5),
             "agent.first_byte_timeout", "DURATION",
             "Maximum time until an agent sends its first byte",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         handshake_timeout: Duration = Duration::from_secs(10),
             "agent.handshake_timeout", "DURATION",
             "Maximum duration of an agent's TLS handshake",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         login_timeout: Duration = Duration::from_secs(10),
             "agent.login_timeout", "DURATION",
             "Maximum time until an agent has authenticated",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         max_login_size: ByteSize = ByteSize(LoginLimits::default().bytes),
             "agent.max_login_size", "SIZE",
             "Maximum size of the data that an agent sends before it has authenticated",
@@ -61,11 +57,11 @@ settings! {
         heartbeat_interval: Duration = Duration::from_secs(10),
             "agent.heartbeat_interval", "DURATION",
             "The interval of heartbeats: an agent is asked when it sent nothing for one and a half, and each sixth time",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         heartbeat_tolerance: Duration = Duration::from_secs(15),
             "agent.heartbeat_tolerance", "DURATION",
             "Maximum delay of a heartbeat's response before the agent counts as gone",
-            with_bounds(MIN_TIME, MAX_TIME), live();
+            with_time_bounds(), live();
         streams: usize = 500,
             "agent.max_streams", "N",
             "Maximum number of concurrent visitor connections of an agent; agents of other makers fail above 500",
@@ -73,7 +69,7 @@ settings! {
         queue_timeout: Duration = Duration::from_secs(1),
             "agent.queue_timeout", "DURATION",
             "Maximum time that a visitor waits for one of them to end when the maximum is reached",
-            with_bounds(0, MAX_TIME), live();
+            with_bounds(0, MAX_TIME_MILLIS), live();
         unread: ByteSize = ByteSize(DEFAULT_BACKLOG_BYTES),
             "agent.max_unread_size", "SIZE",
             "Maximum size of data that an agent's visitors leave unread; above it, visitors with more than 256 KiB lose streams",

@@ -13,7 +13,7 @@ use super::download::{self, DownloadError};
 use super::heads::{self, Http2Request, UntranslatableRequest};
 use super::upload::Upload;
 use super::{FailureReason, socket};
-use crate::relay::head::{self, RelayRequest};
+use crate::relay::relayed_head::{self, RelayRequest};
 
 /// How often a request is sent that the local service has not looked at.
 const MAX_ATTEMPTS: usize = 3;
@@ -72,7 +72,7 @@ impl Translator {
     ) -> Option<(RelayRequest, Result<Http2Request, UntranslatableRequest>)> {
         let (scheme, authority) = (self.connection.scheme(), self.connection.authority());
         loop {
-            let taken = head::take_request_as(&mut self.buffer, |head| {
+            let taken = relayed_head::take_request_as(&mut self.buffer, |head| {
                 heads::translate_request(head, scheme, authority)
             });
             // The relay has found no fault with the same head.

@@ -24,7 +24,7 @@ use crate::message::connection_activity::ConnectionActivity;
 use crate::message::error_response::{self, ErrorResponse, Rejection, RejectionMark};
 use crate::message::events::RequestTrace;
 use crate::message::forwarded::{self, ForwardedVisitor, ReportedScheme, VisitorOrigin};
-use crate::message::head;
+use crate::message::forwarded_head;
 use crate::message::node_notice::NodeNotice;
 use crate::message::request_body::RequestBody;
 use crate::message::request_context::RequestContext;
@@ -116,7 +116,7 @@ impl HttpConnection {
         let mut answering = self.activity.track_request();
         let mut record = self.unrouted_record();
         // Before the request gets fields of ours.
-        let size = head::check_size(&request, self.live.head_limits());
+        let size = forwarded_head::check_size(&request, self.live.head_limits());
         let id = self.name_request(request.headers_mut());
         let name = id.as_ref().and_then(|id| id.to_str().ok());
         let span = request_span(name);
@@ -238,7 +238,7 @@ impl HttpConnection {
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
-        head::normalize_request(&mut request)?;
+        forwarded_head::normalize_request(&mut request)?;
         trace.enter(RequestPhase::SelectHost);
         if let Some(answer) = self.challenge_response(request.uri().path()) {
             return Ok(answer);

@@ -15,7 +15,7 @@ use super::{HostMatch, HttpConnection, Requester, redirect_response};
 use crate::message::error_response::Rejection;
 use crate::message::error_response::{self, ErrorResponse};
 use crate::message::events::RequestTrace;
-use crate::message::head;
+use crate::message::forwarded_head;
 use crate::message::node_notice::NodeNotice;
 use crate::message::request_body::RequestBody;
 use crate::message::response_body::ResponseBody;
@@ -103,7 +103,8 @@ impl HttpConnection {
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
     ) -> Served {
-        let named = head::request_host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
+        let named =
+            forwarded_head::request_host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
         let RequestHost { host, port } = named.into_owned();
         let scheme = client.origin.scheme;
         let endpoint_port = self.endpoint_port(port, scheme);
@@ -220,7 +221,7 @@ impl HttpConnection {
         mut request: Request<RequestBody>,
     ) -> NodeOutcome {
         let (version, headers) = (request.version(), request.headers().clone());
-        let upgrades = match head::prepare_request(&mut request, None) {
+        let upgrades = match forwarded_head::prepare_request(&mut request, None) {
             Ok(upgrades) => upgrades,
             Err(error) => return NodeOutcome::Failed(error.into()),
         };
@@ -322,7 +323,7 @@ mod tests {
     }
 
     /// Nodes that all have every host.
-    struct Nodes(Vec<Arc<Node>>);
+    struct Nodes(Vec<Arc<dyn Target>>);
 
     impl RemoteHosts for Nodes {
         fn find_host(
@@ -331,7 +332,7 @@ mod tests {
             _: u16,
             failed: &[String],
         ) -> Option<(HostRank, Arc<dyn Target>)> {
-            let mut left = self.0.iter().filter(|node| !failed.iter().any(|key| key == node.key));
+            let mut left = self.0.iter().filter(|node| !failed.iter().any(|key| key == node.key()));
             let node = left.next().or(self.0.first())?.clone();
             Some((HostRank::exact(true), node))
         }
@@ -370,7 +371,9 @@ mod tests {
     /// What a visitor gets where these nodes have the host.
     async fn visit(nodes: &[&Arc<Node>], method: &str, more: &str) -> String {
         let gateway = gateway().await;
-        gateway.find_hosts_in(Arc::new(Nodes(nodes.iter().copied().cloned().collect())));
+        gateway.find_hosts_in(Arc::new(Nodes(
+            nodes.iter().map(|node| (*node).clone() as _).collect(),
+        )));
         visit_gateway(&gateway, method, more).await
     }
 
@@ -390,7 +393,7 @@ mod tests {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     }
 
-    /// Nothing, and what makes a request take the long way.
+    /// Nothing, and what makes a request take the full path.
     const WAYS: [&str; 2] = ["", "te: trailers\r\n"];
 
     #[tokio::test]
@@ -483,31 +486,6 @@ mod tests {
         }
     }
 
-    /// A node that has every host.
-    struct OneNode(Arc<LeavingNode>);
-
-    impl RemoteHosts for OneNode {
-        fn find_host(&self, _: &str, _: u16, _: &[String]) -> Option<(HostRank, Arc<dyn Target>)> {
-            Some((HostRank::exact(true), self.0.clone()))
-        }
-
-        fn end_tls(&self) -> bool {
-            false
-        }
-
-        fn find_tls(&self, _: &str) -> Option<(HostRank, Arc<dyn Target>)> {
-            None
-        }
-
-        fn at_port(&self, _: u16) -> Option<Arc<dyn Target>> {
-            None
-        }
-
-        fn cut_off(&self, _: &str, _: u16) -> Option<HostRank> {
-            None
-        }
-    }
-
     #[tokio::test]
     async fn rules_here_see_what_the_visitor_has_sent_and_no_node_has_taken() {
         let policy = json!({"on_http_request": [{
@@ -523,7 +501,7 @@ mod tests {
             let spec = EndpointSpec { host, options, ..EndpointSpec::any(Proto::Http) };
             let here = gateway.bind_offline(spec).await.unwrap();
             let node = LeavingNode { here, target: node("here", Some(ANSWER)) };
-            gateway.find_hosts_in(Arc::new(OneNode(Arc::new(node))));
+            gateway.find_hosts_in(Arc::new(Nodes(vec![Arc::new(node)])));
 
             let status = visit_gateway(&gateway, method, "proxy-authorization: Basic x\r\n").await;
 

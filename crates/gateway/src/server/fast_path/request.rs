@@ -11,7 +11,7 @@ use ginnel_http1::{
 use ginnel_policy::head_change::HeadChange;
 
 use crate::message::forwarded::VisitorOrigin;
-use crate::message::head::{self, MAX_PATH_BYTES};
+use crate::message::forwarded_head::{self, MAX_PATH_BYTES};
 use crate::message::rule_notes;
 
 /// A request that only wants to be carried; the places are those in its bytes.
@@ -55,7 +55,7 @@ pub fn classify_request(head: &RequestHead<'_, '_>) -> Option<FastPathRequest> {
     let (mut host, mut closes, mut forwarded) = (None, false, false);
     for header in head.fields {
         if header.name.eq_ignore_ascii_case("host") {
-            if host.replace(header.value).is_some() || !head::is_host(header.value) {
+            if host.replace(header.value).is_some() || !forwarded_head::is_host(header.value) {
                 return None;
             }
         } else if header.name.eq_ignore_ascii_case("connection") {

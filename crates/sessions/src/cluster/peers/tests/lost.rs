@@ -123,7 +123,7 @@ async fn visit_http2(node: &Node, method: Method) -> String {
 
 /// The same for each way that a request goes.
 async fn visits(node: &Node, way: usize, method: Method) -> String {
-    // The second takes the long way.
+    // The second takes the full path.
     let more = match way {
         0 => "",
         1 => "te: trailers\r\n",
