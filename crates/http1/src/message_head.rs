@@ -75,7 +75,7 @@ pub enum HeadError {
     #[error("the length of the body is ambiguous")]
     Framing,
     /// The body behind it begins with a chunk that is broken.
-    #[error("a chunk at the beginning of the body is malformed")]
+    #[error("the framing of the body is ambiguous")]
     BodyBeginning,
     /// The interim responses before the head are too long.
     #[error("it sent too many interim responses")]
@@ -171,7 +171,7 @@ pub fn read_request_within<T>(
     check_length(bytes, limits)?;
     check_line_ends(bytes)?;
     let is_http_1_1 = parsed.version == Some(1);
-    let framing = Framing::from_fields(parsed.headers)?;
+    let framing = HeadFraming::from_fields(parsed.headers)?;
     let body = framing.length.to_body(is_http_1_1)?.unwrap_or(Body::NONE);
     let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
     let fields = &*parsed.headers;
@@ -223,7 +223,7 @@ pub fn read_response_within<T>(
     let is_http_1_1 = parsed.version == Some(1);
     let status = parsed.code.filter(|status| *status >= 100);
     let status = status.ok_or(HeadError::Malformed("its status is below 100"))?;
-    let framing = Framing::from_fields(parsed.headers)?;
+    let framing = HeadFraming::from_fields(parsed.headers)?;
     let announced = framing.length.to_body(is_http_1_1)?;
     let is_bodiless = to_head || matches!(status, 100..200 | 204 | 304);
     let body = if is_bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
@@ -359,12 +359,12 @@ fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
 
 /// The length of the body and the options of the connection, from one look at the fields.
 #[derive(Default)]
-struct Framing {
+struct HeadFraming {
     length: BodyLength,
     options: ConnectionOptions,
 }
 
-impl Framing {
+impl HeadFraming {
     fn from_fields(fields: &[HeadField<'_>]) -> Result<Self, FramingError> {
         let mut framing = Self::default();
         for field in fields {
