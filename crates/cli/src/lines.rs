@@ -1,4 +1,4 @@
-//! Lines of a log on their way to a thread that writes them: a reader who reads no more stops nobody else.
+//! Lines of a log on their way to a thread that writes them, so that a slow reader does not stop the program.
 //!
 //! The log, the access log and the lines of commands share the thread; each has a [`LineSource`] of its own.
 
@@ -14,15 +14,14 @@ use super::log_file::LogOutput;
 
 /// The lines that a thread writes.
 pub(super) trait LineSource: Send + 'static {
-    /// Adds the next whole lines, and returns their number. It waits for them, but not for ever; without
-    /// any it returns zero, and nothing once there will be no more.
+    /// Waits for a while for whole lines, adds them, and returns their number. Returns `None` after the last ones.
     fn take_lines(&mut self, lines: &mut String) -> Option<u64>;
 
     /// Learns that the lines that it gave last were lost.
     fn count_lost(&mut self, lines: u64);
 }
 
-/// Starts a thread that writes the lines of a source, until there will be no more.
+/// Starts a thread that writes the lines of a source up to the last one.
 ///
 /// # Errors
 /// If the system gives no thread.
@@ -94,7 +93,7 @@ impl<F: FnMut() + Send + 'static> LineSource for QueuedLines<F> {
                 lines.push_str(&text);
                 Some(1)
             }
-            // What was added before has been written by now.
+            // The lines before this entry have been written by now.
             Entry::Flush(done) => {
                 ignore(done.try_send(()), "nobody waits any more");
                 Some(0)

@@ -1,6 +1,6 @@
 //! Messages of HTTP/1.1, as everybody here follows them: one grammar for where a message ends.
 //!
-//! `message_head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
+//! `message_head` reads all heads, and `write` writes them. `body` knows where a body ends, `chunks`
 //! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
 //! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
 //! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, `media_type` reads `Content-Type`, and `lists` reads all values that are lists.

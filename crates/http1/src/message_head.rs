@@ -43,7 +43,7 @@ impl Default for HeadLimits {
 impl HeadLimits {
     /// What goes between a gateway and what is behind it.
     const RELAYED: Self = Self { bytes: MAX_RELAYED_HEAD_BYTES, fields: MAX_READ_FIELDS };
-    /// What a gateway or an agent reads of whoever responds.
+    /// The limits of responses that a gateway or an agent passes on.
     pub(super) const RESPONSE: Self =
         Self { bytes: MAX_RELAYED_HEAD_BYTES, fields: MAX_RESPONSE_FIELDS };
 

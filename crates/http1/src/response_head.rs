@@ -1,6 +1,6 @@
 //! The head of the response to one request, behind its interim responses; free of I/O.
 //!
-//! The gateway, the agent and the client read the responses of HTTP/1.1 here, and here alone.
+//! The gateway, the agent and the client all read the responses of HTTP/1.1 here.
 //! [`ResponseGrammar`] is the one choice of how strictly.
 
 use http::header::UPGRADE;
@@ -77,13 +77,13 @@ impl ResponseHeadReader {
         Self { limits, ..Self::new(ResponseGrammar::Strict, ExpectedResponse::default()) }
     }
 
-    /// Returns true if nothing of the response was read, given what the buffer holds.
+    /// Returns true if no byte of the response was read, neither before nor into this buffer.
     pub fn is_unbegun(&self, buffer: &[u8]) -> bool {
         buffer.is_empty() && self.interim_bytes == 0
     }
 
     /// Reads the next head from the beginning of a buffer. `read` sees only the final one. The tolerant
-    /// reader repairs the head in the buffer, where it keeps its length.
+    /// reader repairs the head in the buffer. The head keeps its length.
     ///
     /// # Errors
     /// If the response is malformed, too long, ambiguous, or switches protocols unasked.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use super::value::{Bounds, ValueKind, quote_value, without_login};
 
-/// The longest time that somebody else may take, in milliseconds: a day.
+/// The longest time that a peer may take, in milliseconds: a day.
 pub const MAX_TIME_MILLIS: u64 = 24 * 3_600_000;
 
 /// Settings that belong together, under a title.
@@ -275,7 +275,7 @@ impl<C> Setting<C> {
         self
     }
 
-    /// A time that somebody else may take: from 50 milliseconds to a day.
+    /// A time that a peer may take: from 50 milliseconds to a day.
     pub const fn with_time_bounds(self) -> Self {
         self.with_bounds(50, MAX_TIME_MILLIS)
     }

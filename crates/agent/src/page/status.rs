@@ -191,14 +191,13 @@ fn options_json(shared: &AgentInner) -> Map<String, Value> {
 /// Fields of definitions that hold policies.
 const POLICY_FIELDS: [&str; 2] = ["traffic_policy", "policy"];
 
-/// Masks the secrets of a definition, and leaves out what is not set.
+/// Masks the secrets of a definition, and removes fields that are not set.
 fn mask_definition(definition: &mut Value) {
     expand_definition(definition);
     mask::definition(definition);
 }
 
-/// Leaves out what is not set, and reads policies that are given as text: by their structure it is known what is
-/// secret in them.
+/// Removes fields that are not set, and reads policies that are given as text: their structure shows their secrets.
 fn expand_definition(value: &mut Value) {
     match value {
         Value::Object(members) => {

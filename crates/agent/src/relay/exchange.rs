@@ -369,8 +369,8 @@ impl ResponseCopy<'_> {
         }
     }
 
-    /// Follows the body through the buffer; says how many bytes of it go on, none when its framing is
-    /// broken.
+    /// Follows the body through the buffer. Returns the number of its bytes that go on, or `None` if its framing
+    /// is broken.
     fn follow_body(&mut self, body: &mut Body, start: usize) -> Option<usize> {
         let recording = self.recording;
         let record = |data: &[u8]| {

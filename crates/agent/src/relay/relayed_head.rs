@@ -94,7 +94,7 @@ fn to_relay_request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadErro
     })
 }
 
-/// What the headers of a request ask for.
+/// The wishes of a request in its headers.
 #[derive(Default)]
 struct HeadFields {
     websocket: bool,

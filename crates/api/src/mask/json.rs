@@ -202,7 +202,7 @@ pub fn definition(shown: &mut Value) {
     hide_secrets(shown, &|hidden| *hidden = MASK.into());
 }
 
-/// Walks a value, and has what is secret in it concealed.
+/// Walks a value, and calls `conceal` with each secret in it.
 fn hide_secrets(shown: &mut Value, conceal: &dyn Fn(&mut Value)) {
     hide_by_place(shown, conceal);
     hide_by_names(shown, conceal);

@@ -482,7 +482,7 @@ impl Gateway {
     }
 }
 
-/// Takes the name of an address, if nobody has it.
+/// Takes the name of an address, if it is free.
 fn claim_name(
     names: &Hosts,
     address: EndpointAddress,

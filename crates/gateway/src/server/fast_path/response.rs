@@ -102,7 +102,7 @@ fn write_response_head(
     answer
 }
 
-/// What the headers say of themselves, beside their framing.
+/// Facts from the headers of a response, besides its framing.
 #[derive(Default)]
 struct ResponseHeadFacts<'h> {
     dated: bool,
@@ -198,7 +198,7 @@ mod tests {
         source: ResponseSource::Agent,
     };
 
-    /// Rewrites a head that is there as a whole; none where it is refused or incomplete.
+    /// Rewrites a complete head. Returns `None` if it is rejected or incomplete.
     fn rewritten(head: &str, options: ResponseOptions<'_>) -> Option<(String, FastPathResponse)> {
         let mut out = Vec::new();
         let expected = ExpectedResponse { to_head: options.to_head, may_switch: false };
