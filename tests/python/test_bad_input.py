@@ -7,7 +7,9 @@ a body that is no JSON, other headers) are left to the tests of the service.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,13 +18,16 @@ import pytest
 
 import ginnel
 from cases import DATA, read_yaml
-from postgres import ON_BOTH_STORES
+from postgres import PostgresServer
 
 FILES = sorted((DATA / "bad_input").glob("*.yaml"))
 CASES: dict[str, Any] = {
     re.sub(r"\W+", "_", case["name"]): case for path in FILES for case in read_yaml(path)
 }
 BEARER = re.compile(r"Bearer (\S+)", re.IGNORECASE)
+
+MOST_DELETED = 10
+"""Another service starts sooner than one deletes more things than this."""
 
 CLASSES: dict[int, type[ginnel.APIStatusError]] = {
     400: ginnel.BadRequestError,
@@ -61,6 +66,8 @@ class Filler:
     def __init__(self, service: ginnel.Service) -> None:
         self.service = service
         self.saved: dict[str, Any] = {}
+        self.made: list[tuple[str, str, Any]] = []
+        """Method, path and answer of each request that prepared the case."""
 
     def __call__(self, value: Any) -> Any:
         match value:
@@ -99,14 +106,49 @@ def arguments(request: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     return request["method"], path.path, given
 
 
-def start(case: dict[str, Any], storage: dict[str, Any]) -> ginnel.Service:
-    options = case.get("service", {})
-    limit = options.get("rate_limit")
-    return ginnel.Service(
-        rate_limit=tuple(limit) if limit else None,
-        reserved_domains_only=options.get("reserved_domains_only", False),
-        **storage,
-    )
+class SharedServices:
+    """A service on each engine, which the next case gets if nothing of the last one is left."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        self.running: dict[str, ginnel.Service] = {}
+        self.exits = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def serve(self, case: dict[str, Any], engine: str) -> Iterator[ginnel.Service]:
+        """The shared service, or a new one for a case with options of its own."""
+        options = case.get("service", {})
+        if options:
+            limit = options.get("rate_limit")
+            with contextlib.ExitStack() as exits:
+                yield exits.enter_context(
+                    ginnel.Service(
+                        rate_limit=tuple(limit) if limit else None,
+                        reserved_domains_only=options.get("reserved_domains_only", False),
+                        **self.storage(engine, exits),
+                    )
+                )
+            return
+        if engine not in self.running:
+            storage = self.storage(engine, self.exits)
+            self.running[engine] = self.exits.enter_context(ginnel.Service(**storage))
+        yield self.running[engine]
+
+    def storage(self, engine: str, exits: contextlib.ExitStack) -> Any:
+        if engine == "memory":
+            return {}
+        return {"store": exits.enter_context(self.server.database())}
+
+    def replace(self, engine: str) -> None:
+        """Starts a new service for the next case."""
+        self.running.pop(engine, None)
+
+
+@pytest.fixture(scope="module")
+def services(postgres_server: PostgresServer) -> Iterator[SharedServices]:
+    services = SharedServices(postgres_server)
+    with services.exits:
+        yield services
 
 
 def prepare(remote: ginnel.RemoteClient, fill: Filler, step: dict[str, Any]) -> None:
@@ -118,8 +160,25 @@ def prepare(remote: ginnel.RemoteClient, fill: Filler, step: dict[str, Any]) -> 
 
     requests = [make(number) for number in range(step.get("repeat", 1))]
     with ThreadPoolExecutor(min(len(requests), 32)) as pool:
-        made = pool.map(lambda request: remote.request(*request[:2], **request[2]), requests)
-        fill.saved[step["save"]] = list(made)[-1]
+        made = list(pool.map(lambda it: remote.request(*it[:2], **it[2]), requests))
+    fill.saved[step["save"]] = made[-1]
+    fill.made += [
+        (method, path, answer) for (method, path, _), answer in zip(requests, made, strict=True)
+    ]
+
+
+def is_clean(remote: ginnel.RemoteClient, fill: Filler) -> bool:
+    """Deletes everything that a case has made, the newest first; false if something is left."""
+    if len(fill.made) > MOST_DELETED:
+        return False
+    for method, path, answer in reversed(fill.made):
+        if method != "POST":
+            continue
+        try:
+            remote.request("DELETE", f"{path}/{answer['id']}")
+        except ginnel.APIStatusError:
+            return False
+    return True
 
 
 def send(service: ginnel.Service, request: dict[str, Any], face: str) -> object:
@@ -145,18 +204,24 @@ def raised(service: ginnel.Service, request: dict[str, Any], face: str) -> ginne
     return refused.value
 
 
-@ON_BOTH_STORES
+@pytest.mark.parametrize("engine", ["memory", "postgresql"])
 @pytest.mark.parametrize("name", WALKED)
-def test_a_bad_input_raises_what_it_is(name: str, storage: dict[str, Any]) -> None:
+def test_a_bad_input_raises_what_it_is(name: str, engine: str, services: SharedServices) -> None:
     case = WALKED[name]
     expected = case["answer"]
-    with start(case, storage) as service, service.client() as remote:
+    with services.serve(case, engine) as service, service.client() as remote:
         fill = Filler(service)
-        for step in case.get("setup", []):
-            prepare(remote, fill, step)
-        request = fill(case["request"])
-        errors = [raised(service, request, face) for face in ("blocking", "asyncio")]
-        expected = fill(expected)
+        try:
+            for step in case.get("setup", []):
+                prepare(remote, fill, step)
+            request = fill(case["request"])
+            errors = [raised(service, request, face) for face in ("blocking", "asyncio")]
+            expected = fill(expected)
+        except BaseException:
+            services.replace(engine)
+            raise
+        if not is_clean(remote, fill):
+            services.replace(engine)
 
     for error in errors:
         code = f"ERR_NGROK_{expected['code']}" if expected["code"] else None
