@@ -106,7 +106,7 @@ class Issuer:
                 self.server.socket, server_side=True, do_handshake_on_connect=False
             )
         self.url = f"{scheme}://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -49,7 +49,7 @@ class Shop(BaseHTTPRequestHandler):
 def local() -> Iterator[int]:
     """A local web service; its port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server.server_port
     server.shutdown()
     server.server_close()

@@ -282,7 +282,7 @@ def test_what_is_sent_must_be_a_database(tmp_path: Path) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         done = backup(f"http://127.0.0.1:{server.server_port}", tmp_path / "copy.db", key="k")
         server.shutdown()
 

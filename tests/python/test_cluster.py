@@ -232,7 +232,7 @@ class Failing(http.server.BaseHTTPRequestHandler):
 def failing() -> Iterator[str]:
     """The address of a server whose responses are errors."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

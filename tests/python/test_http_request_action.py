@@ -78,7 +78,7 @@ class Desk:
 @pytest.fixture
 def desk() -> Iterator[Desk]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     with (
         server,
         ginnel.Service() as service,

@@ -61,7 +61,7 @@ def test_nothing_is_lost_when_the_page_is_closed_in_the_middle(
     seen: Counter[str] = Counter()
     handler = type("Handler", (Local,), {"seen": seen})
     with LocalServer(("127.0.0.1", 0), handler) as local, ThreadPoolExecutor(VISITORS) as visitors:
-        threading.Thread(target=local.serve_forever, daemon=True).start()
+        threading.Thread(target=local.serve_forever, args=(0.01,), daemon=True).start()
         tunnel = house.client.tunnels.start(name="load", proto="http", addr=local.server_port)
         assert tunnel.public_url
         port = int(tunnel.public_url.rstrip("/").rpartition(":")[2])
