@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -539,26 +540,27 @@ def test_the_deletion_of_a_destination_changes_nothing_of_what_waits_for_it(
         # The service does not hear of it, so nothing else uses the row.
         row = f"INSERT INTO ginnel.waiting_events VALUES ('{destination.id}', 'ev_0', 0, 1)"
         postgres_server.sql(name, row)
-        lock = "SELECT FROM ginnel.waiting_events FOR UPDATE; SELECT pg_sleep(4)"
-        locking = threading.Thread(target=postgres_server.sql, args=(name, lock))
-        locking.start()
-        wait_until(
-            lambda: (
-                postgres_server.sql(
-                    name, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-                )
-                == "1"
-            ),
-            "the lock",
-        )
+        sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
-        began = time.monotonic()
-        remote.event_destinations.delete(destination.id)
-        took = time.monotonic() - began
+        def lock() -> None:
+            statements = "SELECT FROM ginnel.waiting_events FOR UPDATE; SELECT pg_sleep(60)"
+            with pytest.raises(AssertionError, match="canceling statement"):
+                postgres_server.sql(name, statements)
 
-        locking.join()
+        with ThreadPoolExecutor(1) as pool:
+            locking = pool.submit(lock)
+            wait_until(
+                lambda: postgres_server.sql(name, f"SELECT count(*) {sleeping}") == "1",
+                "the lock",
+            )
+
+            remote.event_destinations.delete(destination.id)
+
+            is_locked = not locking.done()
+            postgres_server.sql(name, f"SELECT pg_cancel_backend(pid) {sleeping}")
+            locking.result()
         wait_for_rows({"store": store}, postgres_server, "waiting_events", 0)
-    assert took < 1.5
+    assert is_locked, "it waited for the rows of what waits"
 
 
 def test_what_a_node_of_schema_3_stores_beside_a_newer_one_is_delivered(
