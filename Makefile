@@ -2,7 +2,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo extension cluster-demo check test fuzz packages bench cluster-torture dev docs wheels generate lint format
+# All builds have the features and the variables of maturin's build: Cargo would compile the crates anew for other features,
+# and PyO3 for other values. maturin writes the file, which describes the interpreter.
+FEATURES := python,test-support
+PYO3_CONFIG = $(shell ls -t $(CURDIR)/target/maturin/pyo3-config-* 2>/dev/null | head -n 1)
+CARGO = $(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG)) PYO3_BUILD_EXTENSION_MODULE=1 cargo
+
+.PHONY: help demo extension cluster-demo check test fuzz packages bench cluster-torture dev docs wheels generate lint \
+	lint-rust lint-python format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -21,14 +28,15 @@ check: $(VENV)/ready ## Check formats, lints, types and unit tests of what compi
 	cargo fmt --check
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
-	cargo test --quiet --lib
-	cargo clippy --quiet --lib --features python -- -D warnings
+	$(CARGO) test --quiet --lib --features $(FEATURES)
+	$(CARGO) clippy --quiet --lib --features $(FEATURES) -- -D warnings
 	$(BIN)/mypy
 
-test: dev packages lint docs ## Set up, and run every test, type check and lint.
-	cargo test
+test: dev packages ## Set up, and run every test, type check and lint.
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-python lint-rust docs
+	$(CARGO) test --features $(FEATURES)
 	$(BIN)/python -m pytest -n 4 --dist worksteal
-	tests/wheels.sh dev
+	FEATURES=$(FEATURES) tests/wheels.sh dev
 
 SECONDS ?= 60
 FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
@@ -55,7 +63,7 @@ bench: ## Build for release, and run all benchmarks beside their peers; prints f
 	bench/run.py
 
 extension: $(VENV)/demo-ready
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --features $(FEATURES)
 
 dev: $(VENV)/ready extension ## Build the extension module in place, in a virtual environment for development.
 
@@ -71,7 +79,7 @@ $(VENV)/ready: $(VENV)/demo-ready
 
 docs: dev ## Build the documentation into site/.
 	$(BIN)/zensical build --clean --strict
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet --features $(FEATURES)
 	cp -r target/doc site/rust
 
 wheels: $(VENV)/ready ## Build the sdist and the wheel, and try it with each CPython here.
@@ -83,10 +91,14 @@ generate: dev ## Write anew what comes from the code: Python classes, pages of t
 	$(BIN)/python python/public_names.py
 	$(BIN)/python python/licenses.py
 
-lint: dev ## Check formats, lints and types, without changing anything.
+lint: lint-rust lint-python ## Check formats, lints and types, without changing anything.
+
+lint-rust: dev
 	cargo fmt --check
-	cargo clippy --all-targets --features python -- -D warnings
+	$(CARGO) clippy --all-targets --features $(FEATURES) -- -D warnings
 	cargo check --quiet --manifest-path bench/Cargo.toml --target-dir target/bench
+
+lint-python: dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

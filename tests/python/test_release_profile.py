@@ -59,3 +59,11 @@ def test_the_page_of_benchmarks_was_measured_with_this_profile() -> None:
     assert named == [current], (
         "measure again with `make bench`, and name the profile that it prints"
     )
+
+
+def test_a_wheel_for_users_has_no_helpers_of_tests() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    assert project["tool"]["maturin"]["features"] == ["python"]
+    assert "test-support" in MANIFEST["features"]
+    assert not any("test-support" in part for part in MANIFEST["features"]["python"])

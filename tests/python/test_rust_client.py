@@ -8,11 +8,15 @@ import subprocess
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
+
 import ginnel
 from listener import Listener
 from recorder import read_head
 
 ROOT = Path(__file__).resolve().parents[2]
+FEATURES = "ginnel/python,ginnel/test-support"
+"""Those of the extension module: with others, Cargo compiles all crates below the client anew."""
 SERVER_CRATES = ["axum", "cel", "ginnel-agent", "ginnel-service", "ginnel-store", "rusqlite"]
 
 
@@ -25,15 +29,22 @@ class Hello(Listener):
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
 
-def cargo(*arguments: str, **environment: str | None) -> str:
-    command = ["cargo", *arguments]
+def run(*command: str | Path, **environment: str | None) -> str:
     given = {name: value for name, value in environment.items() if value is not None}
     done = subprocess.run(command, cwd=ROOT, env=os.environ | given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_example_lists_keys_and_replays_a_request() -> None:
+@pytest.fixture
+def example() -> Path:
+    """The program of the example, built with the crates of the extension module."""
+    packages = ("-p", "ginnel", "-p", "rust-client")
+    run("cargo", "build", "--quiet", *packages, "--bin", "rust-client", "--features", FEATURES)
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug" / "rust-client"
+
+
+def test_the_example_lists_keys_and_replays_a_request(example: Path) -> None:
     with Hello() as web, ginnel.Service() as service, ginnel.Agent(service) as agent:
         key = service.client().api_keys.create(description="from Rust")
         local = agent.client()
@@ -41,10 +52,12 @@ def test_the_example_lists_keys_and_replays_a_request() -> None:
         urlopen(tunnel.public_url).read()
         captured = local.requests.wait_for()
 
-        printed = cargo(
-            "run", "--quiet", "-p", "rust-client",
-            GINNEL_API_KEY=service.api_key, GINNEL_BASE_URL=service.url, GINNEL_AGENT_URL=agent.url,
-        )  # fmt: skip
+        printed = run(
+            example,
+            GINNEL_API_KEY=service.api_key,
+            GINNEL_BASE_URL=service.url,
+            GINNEL_AGENT_URL=agent.url,
+        )
 
         replayed = local.requests.wait_for(lambda it: it.replay_of == captured.id)
     assert f"{key.id} from Rust" in printed
@@ -53,7 +66,7 @@ def test_the_example_lists_keys_and_replays_a_request() -> None:
 
 
 def test_the_client_is_built_without_parts_of_servers() -> None:
-    tree = cargo("tree", "-p", "ginnel-client", "-e", "normal", "--prefix", "none")
+    tree = run("cargo", "tree", "-p", "ginnel-client", "-e", "normal", "--prefix", "none")
     packages = {line.split()[0] for line in tree.splitlines() if line}
 
     assert "ginnel-http1" in packages
