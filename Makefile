@@ -79,7 +79,7 @@ $(VENV)/ready: $(VENV)/demo-ready
 
 docs: dev ## Build the documentation into site/.
 	$(BIN)/zensical build --clean --strict
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet --features $(FEATURES)
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	cp -r target/doc site/rust
 
 wheels: $(VENV)/ready ## Build the sdist and the wheel, and try it with each CPython here.
