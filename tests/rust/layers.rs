@@ -19,6 +19,7 @@ const INVARIANTS: &[(&str, &str, &[&str])] = &[
     ("base", "knows no protocol", &["http::", "hyper::", "rustls::", "ginnel_api::"]),
     ("cli", "uses no Python", &["pyo3"]),
     ("client", "the service nor the agent is needed", &["ginnel_service", "ginnel_agent", "axum"]),
+    ("content", "does no I/O", IO),
     ("gateway", "neither the database nor the management API", &["ginnel_store", "rusqlite"]),
     ("ginnel", "the only crate that knows Python", &[]),
     ("http1", "do no I/O", &["tokio::fs", "std::fs", "ginnel_net"]),
