@@ -9,7 +9,7 @@
 //! - `event_loop.rs` drives the calls of an asyncio loop, `pending_call.rs` makes them awaitable;
 //! - `exit.rs` keeps other threads out of an interpreter that ends;
 //! - `policy.rs` checks and tries traffic policies;
-//! - `capture.rs` unpacks captured bodies;
+//! - `capture.rs` reads captured bodies;
 //! - `traffic.rs` passes on decisions on public traffic;
 //! - `secrets.rs` tells which names are secret;
 //! - `logging.rs` hands log records to Python's loggers;
@@ -72,7 +72,7 @@ mod _native {
     use super::agent::PyAgent;
     #[pymodule_export]
     #[pymodule_export]
-    use super::capture::unpack;
+    use super::capture::{PyMaskedBody, PyMaskedPart, PyReadableBody, read_body};
     #[pymodule_export]
     use super::cassette::use_cassette;
     #[pymodule_export]

@@ -87,10 +87,10 @@ pub(super) fn mask_call(
     Some(value.to_string().replace(mask::MASK, MASK))
 }
 
-fn call_side(is_response: bool) -> CallSide {
+pub(super) fn call_side(is_response: bool) -> CallSide {
     if is_response { CallSide::Response } else { CallSide::Request }
 }
 
-fn shorten_mask(masked: &str) -> String {
+pub(super) fn shorten_mask(masked: &str) -> String {
     masked.replace(mask::MASK, MASK)
 }

@@ -3,7 +3,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextvars import Context
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, final, overload
+from typing import Any, Generic, TypeVar, final, overload
 
 from ._core.record import Record
 from .events import Event
@@ -14,7 +14,10 @@ __all__ = [
     "Core",
     "Events",
     "LoopDriver",
+    "MaskedBody",
+    "MaskedPart",
     "PendingCall",
+    "ReadableBody",
     "Rehearsal",
     "Service",
     "Snapshot",
@@ -36,13 +39,13 @@ __all__ = [
     "mask_text",
     "operations",
     "parse",
+    "read_body",
     "secret_members",
     "service_settings",
     "set_log_levels",
     "shapes",
     "slots",
     "take_log_records",
-    "unpack",
     "use_cassette",
     "wait_for_calls",
     "wake_log_reader",
@@ -212,6 +215,41 @@ class Rehearsal:
     def restore(self, snapshot: Snapshot) -> None: ...
 
 @final
+class ReadableBody:
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def charset(self) -> str: ...
+    @property
+    def notes(self) -> list[str]: ...
+    def form(self) -> list[tuple[str, str]] | None: ...
+    def masked(self, method: str, target: str, is_response: bool) -> MaskedBody: ...
+
+@final
+class MaskedBody:
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def parts(self) -> list[MaskedPart]: ...
+    @property
+    def is_whole(self) -> bool: ...
+
+@final
+class MaskedPart:
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def media_type(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+@final
 class Trial:
     def __new__(
         cls, document: str, protocol: str, edge: bool | None, begin: str | None
@@ -241,9 +279,9 @@ def parse(json: bytes) -> Mapping[str, object]: ...
 def operations(api: str) -> str: ...
 def service_settings() -> str: ...
 def slots(class_: type[Record]) -> list[tuple[str, int | None]]: ...
-def unpack(
-    encoding: str, body: bytes, most: int
-) -> tuple[bytes, Literal["whole", "longer", "cut", "damaged"]] | None: ...
+def read_body(
+    content_type: str, content_encoding: list[str], body: bytes, is_cut: bool, most: int
+) -> ReadableBody: ...
 def shapes(api: str) -> str: ...
 def main(arguments: list[str]) -> int: ...
 def with_ascii_host(url: str) -> str: ...

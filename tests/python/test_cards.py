@@ -261,7 +261,7 @@ def test_bodies_are_unpacked(encoding: str, body: bytes) -> None:
 
     text = Tags(shown._repr_html_()).text
     assert '{\n  "order": "A-7",\n  "paid": true' in text
-    assert f"{len(body)} bytes, {encoding.lower()} decoded" in text
+    assert f"{len(body)} bytes, {encoding.lower().removeprefix('identity, ')} decoded" in text
     assert "missing" not in text
     cut = Tags(captured(body[: len(body) // 2], kind).request._repr_html_()).text
     assert "its end is missing" in cut
@@ -271,12 +271,12 @@ def test_bodies_are_unpacked(encoding: str, body: bytes) -> None:
     ("encoding", "body", "told"),
     [
         ("gzip", gzip.compress(b"", mtime=0), "bytes, gzip decoded"),
-        ("gzip", b"this is no gzip", "(15 bytes of application/json, damaged gzip)"),
-        ("br", b"\xff\xffno brotli", "(11 bytes of application/json, damaged br)"),
-        ("deflate", b"\xff\xff", "(2 bytes of application/json, damaged deflate)"),
-        ("zstd", b"(\xb5/\xfd \x05", "(6 bytes of application/json, zstd)"),
-        ("gzip, zstd", b"(\xb5/\xfd \x05", "(6 bytes of application/json, gzip, zstd)"),
-        ("<b>\x1b" * 40, b"1234", "(4 bytes of application/json, <b>\\x1b<b>"),
+        ("gzip", b"this is no gzip", "15 bytes, the body is not gzip"),
+        ("br", b"\xff\xffno brotli", "(11 bytes of application/json, the body is not br)"),
+        ("deflate", b"\xff\xff", "(2 bytes of application/json, the body is not deflate)"),
+        ("zstd", b"(\xb5/\xfd \x05", "(6 bytes of application/json, zstd, its end is missing)"),
+        ("gzip, zstd", b"(\xb5/\xfd \x05", "(6 bytes of application/json, zstd, its end"),
+        ("<b>\x1b" * 40, b"1234", "4 bytes, <b>\\x1b<b>"),
     ],
 )
 def test_what_cannot_be_unpacked_is_told(encoding: str, body: bytes, told: str) -> None:
@@ -338,7 +338,7 @@ def test_multipart_bodies_are_taken_apart(boundary: str, encoding: str) -> None:
         (FORM[:60], "the end of its last part is missing"),
         (FORM[:-14], "the end of its last part is missing"),
         (b"--b--", "5 bytes"),
-        (b"no boundary", "(11 bytes of multipart/form-data)"),
+        (b"no boundary", "no boundary"),
         (b"--b\r\nno colon\r\n--b--", "part 1, 0 bytes"),
         (b"--b\r\n--b\r\n--b--", "part 2, 0 bytes"),
         (b"--b\r\n\r\nx\r\n" * 50 + b"--b--", "30 more parts"),

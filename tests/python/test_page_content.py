@@ -62,12 +62,18 @@ def test_a_request_is_shown_in_every_form(house: House, page: Page) -> None:
     house.send("/zstd", "POST", zstd(b'{"token": "abcdef"}'), packed)
     choose(page, "/zstd")
     panel = page.locator("#Request-panel")
-    expect(panel).to_have_text("28 B, zstd: this cannot be read here and may hold secrets.")
+    expect(panel).to_contain_text('"token": "••••••"')
+    expect(panel).to_contain_text("zstd decoded")
+    packed["Content-Encoding"] = "compress"
+    house.send("/packed", "POST", zstd(b'{"token": "abcdef"}'), packed)
+    choose(page, "/packed")
+    hidden = "28 B, compress is not a known content coding: this cannot be read here"
+    expect(panel).to_have_text(f"{hidden} and may hold secrets.")
     for name in ("Raw", "Hex", "Body"):
         expect(tab(page, "Request", name)).not_to_contain_text("abcdef")
         expect(panel).not_to_contain_text("61 62 63 64")
     page.get_by_role("button", name="Show secrets").click()
-    expect(panel).to_contain_text("zstd cannot be decoded")
+    expect(panel).to_contain_text("compress is not a known content coding")
     expect(panel).to_contain_text("abcdef")
     house.send("/image", "POST", png(), {"Content-Type": "image/png"})
     choose(page, "/image")
@@ -125,14 +131,13 @@ def test_long_bodies_are_drawn_in_part_and_never_for_ever(page: Page) -> None:
             const { viewer } = await import("/inspect/assets/viewer.js");
             const { difference } = await import("/inspect/assets/difference.js");
             const message = (text) => ({
-                line: "GET /", headers: [], media_type: "text/plain", masked: false,
-                body: btoa(text), length: text.length, kept: text.length,
+                line: "GET /", headers: [], media_type: "text/plain", masked: false, kind: "text",
+                text, length: text.length, kept: text.length, size: text.length,
+                notes: [], parts: [], pairs: [],
             });
             const numbers = (count, each) => Array.from({ length: count }, (_, at) => each(at));
-            const disposition = "Content-Disposition: form-data";
-            const part = (at) => `--b\r\n${disposition}; name="${at}"\r\n\r\nx\r\n`;
-            const form = message(`${numbers(2300, part).join("")}--b--\r\n`);
-            form.media_type = "multipart/form-data";
+            const part = (at) => ({ name: `${at}`, head: "", media_type: "", text: "x", size: 1 });
+            const form = { ...message("x"), kind: "multipart", parts: numbers(2300, part) };
             const lines = numbers(2500, (at) => `${at}`);
             const comment = "#".repeat(200);
             const deep = "[".repeat(40_000) + "]".repeat(40_000);

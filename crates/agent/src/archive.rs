@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use ginnel_api::mask;
 use ginnel_base::address::with_ascii_host;
+use ginnel_content::{BodyHead, ReadableBody};
 use ginnel_http1::HeadWriter;
 
 use super::capture::{
@@ -116,7 +117,10 @@ fn read_request(
     let is_base64 =
         [text_member(data, "encoding"), text_member(data, "comment")].contains(&"base64");
     let body = match data["text"].as_str() {
-        Some(body) => decode_body(body, is_base64).ok_or("request.postData.text: is no base64")?,
+        Some(body) => {
+            let decoded = decode_body(body, is_base64, &head);
+            decoded.ok_or("request.postData.text: is no base64")?
+        }
         None => encode_form(&data["params"]).into_bytes(),
     };
     let sent = request["bodySize"].as_u64();
@@ -159,7 +163,7 @@ fn read_response(response: &Value, max_body: usize) -> Result<Option<CapturedMes
     let head = encode_head(line.trim_end().as_bytes(), &response["headers"], "response")?;
     let content = &response["content"];
     let is_base64 = text_member(content, "encoding").eq_ignore_ascii_case("base64");
-    let body = decode_body(text_member(content, "text"), is_base64);
+    let body = decode_body(text_member(content, "text"), is_base64, &head);
     let body = body.ok_or("response.content.text: is no base64")?;
     let mut message = captured_message(&head, &body, response["bodySize"].as_u64(), max_body);
     message.cut_off |= text_member(content, "comment").starts_with("the first ");
@@ -284,8 +288,20 @@ fn encode_form(params: &Value) -> String {
     form.finish()
 }
 
-fn decode_body(body: &str, is_base64: bool) -> Option<Vec<u8>> {
-    if is_base64 { STANDARD.decode(body.trim()).ok() } else { Some(body.as_bytes().to_vec()) }
+/// Returns the bytes of a body: those in base64, or text in the charset that its head or the text itself names.
+fn decode_body(body: &str, is_base64: bool, head: &[u8]) -> Option<Vec<u8>> {
+    if is_base64 {
+        return STANDARD.decode(body.trim()).ok();
+    }
+    let content_type = CapturedMessage::new(head, false).find_header("content-type");
+    let head = BodyHead {
+        content_type: content_type.as_deref().unwrap_or_default(),
+        ..BodyHead::default()
+    };
+    let read = ReadableBody::read(&head, body.as_bytes(), 0);
+    // The charset has the byte order mark.
+    let text = body.strip_prefix('\u{feff}').unwrap_or(body);
+    Some(read.encode_text(text).unwrap_or_else(|_| body.as_bytes().to_vec()))
 }
 
 fn text_member<'v>(value: &'v Value, name: &str) -> &'v str {
@@ -356,6 +372,24 @@ mod tests {
         assert_eq!(exchange.response.as_ref().unwrap().body, *b"hi");
         assert_eq!(exchange.took, Some(Duration::from_micros(13_500)));
         assert_eq!(capture.start.to_rfc3339(), "2026-11-23T09:00:00.123+00:00");
+    }
+
+    #[test]
+    fn text_is_encoded_in_the_charset_that_it_had() {
+        for (content_type, text, expected) in [
+            ("text/plain; charset=shift_jis", "月", &b"\x8c\x8e"[..]),
+            ("text/plain; charset=utf-16be", "a", b"\0a"),
+            ("text/plain; charset=windows-1252", "茶", "茶".as_bytes()),
+            ("text/plain", "\u{feff}ë", "\u{feff}ë".as_bytes()),
+            ("text/xml", "<?xml version='1.0' encoding='latin1'?><a>ë</a>", {
+                b"<?xml version='1.0' encoding='latin1'?><a>\xeb</a>"
+            }),
+        ] {
+            let headers = json!([{"name": "Content-Type", "value": content_type}]);
+            let changes = json!({"/request/headers": headers, "/request/postData/text": text});
+            let capture = read_one(entry(changes)).unwrap();
+            assert_eq!(capture.exchange.request.body, *expected, "{content_type}");
+        }
     }
 
     #[test]

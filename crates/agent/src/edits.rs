@@ -31,6 +31,8 @@ pub(super) struct RequestEdits {
     pub headers: Option<Vec<(String, String)>>,
     /// Base64.
     pub body: Option<String>,
+    /// The changed text of the body. It is encoded in the charset of the original, and sent without content codings.
+    pub body_text: Option<String>,
     /// Pairs of name and value, to come after the body.
     pub trailers: Option<Vec<(String, String)>>,
 }
@@ -53,6 +55,7 @@ impl RequestEdits {
             && self.target.is_none()
             && self.headers.is_none()
             && self.body.is_none()
+            && self.body_text.is_none()
             && self.trailers.is_none()
     }
 
@@ -86,7 +89,7 @@ impl RequestEdits {
 
     /// The original with these changes.
     fn edit_request(self, original: &CapturedMessage) -> Result<OutgoingRequest, EditError> {
-        if self.body.is_none() && !original.is_whole() {
+        if self.body.is_none() && self.body_text.is_none() && !original.is_whole() {
             return Err(EditError::Truncated);
         }
         let mut outgoing = OutgoingRequest::from_captured(original);
@@ -111,6 +114,14 @@ impl RequestEdits {
             outgoing.body = STANDARD
                 .decode(text)
                 .map_err(|error| EditError::Invalid(format!("body: is not base64: {error}")))?;
+        } else if let Some(text) = self.body_text {
+            let body = original.read_body();
+            outgoing.body = body
+                .encode_text(&text)
+                .map_err(|error| EditError::Invalid(format!("body_text: {error}")))?;
+            if original.is_decoded || !body.removed_codings().is_empty() {
+                outgoing.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
+            }
         } else if original.is_decoded {
             outgoing.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
         }

@@ -25,6 +25,7 @@ mod error;
 pub mod hosts;
 mod inner;
 pub mod intercept;
+mod masked_body;
 mod messages;
 pub mod metrics;
 mod monitoring;
@@ -55,9 +56,12 @@ use tokio::task::JoinHandle;
 
 pub use error::Error;
 pub use inner::AgentInner;
+pub use masked_body::{MaskedBody, MaskedPart};
 pub use options::{AgentOptions, WebAddress};
 pub use page::masked_target;
-pub use page::{HeaderView, MessageView, RequestDetail, RequestFilter, RequestSummary};
+pub use page::{
+    BodyView, HeaderView, MessageView, PartView, RequestDetail, RequestFilter, RequestSummary,
+};
 pub use relay::LocalUpstream;
 pub use replay::ReplayError;
 pub use session::{StartError, TunnelBindError};

@@ -9,15 +9,12 @@ use chrono::{DateTime, Local, SecondsFormat};
 
 use ginnel_api::local::requests::StreamMessage;
 use ginnel_api::{Base64, Flag, Note, Timestamp};
-use ginnel_http1::coding::decode_some;
 
 use super::capture::{
     BodyMarks, CapturedExchange, CapturedMessage, SocketLog, SocketMessage, StreamKind, StreamSide,
 };
 use super::protobuf::{BytesDisplay, DecodedMessage, ProtoFiles};
 
-/// How long a body may be without its encoding; events behind that are not read.
-const MAX_DECODED_BYTES: usize = 8 << 20;
 /// What stands before each message of gRPC: a flag, and the length in four bytes.
 const GRPC_PREFIX_BYTES: usize = 5;
 /// What may stand before the first event.
@@ -104,16 +101,10 @@ pub(super) fn items_after(
                 .map_or_else(Vec::new, |log| socket_items(log, after, limit));
         }
         (Some(StreamKind::Events), Some(response)) => {
-            let encoding = find_header(response, "content-encoding").unwrap_or_default();
-            match encoding.trim().to_ascii_lowercase().as_str() {
-                "" | "identity" => {
-                    parse_events(&response.body.bytes(), Some(&exchange.response_marks))
-                }
-                encoding => {
-                    let decoded = decode_some(encoding, &response.body.bytes(), MAX_DECODED_BYTES);
-                    decoded.map_or_else(Vec::new, |decoded| parse_events(&decoded.0, None))
-                }
-            }
+            let content = response.decode_content();
+            // The marks are places in the body as it was sent.
+            let marks = content.removed.is_empty().then_some(&exchange.response_marks);
+            parse_events(&content.bytes, marks)
         }
         (Some(StreamKind::Grpc), response) => {
             let asked = (StreamSide::Client, Some(&exchange.request), &exchange.request_marks);
@@ -240,11 +231,6 @@ fn parse_grpc_messages(
         begin = end;
     }
     items
-}
-
-fn find_header(message: &CapturedMessage, name: &str) -> Option<String> {
-    let mut headers = message.headers().into_iter();
-    headers.find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 #[cfg(test)]

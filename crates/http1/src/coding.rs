@@ -115,20 +115,6 @@ pub fn decode_body<'a, 'b>(
     })
 }
 
-/// As much as can be read of a body without its codings, up to `max` bytes: it may be cut off, or
-/// damaged further on. None where it has no codings, or one that is not known.
-pub fn decode_some(encoding: &str, body: &[u8], max: usize) -> Option<(Vec<u8>, DecodedEnd)> {
-    let codings = parse_codings([encoding.as_bytes()]).ok()?;
-    let mut codings = codings.into_iter().rev();
-    let first = codings.next()?.decode_partial(body, max);
-    let (decoded, problem) = codings.fold(first, |(body, problem), coding| {
-        let (decoded, next) = coding.decode_partial(&body, max);
-        // What is wrong further inside follows from that.
-        (decoded, problem.or(next))
-    });
-    Some((decoded, DecodedEnd::from_problem(problem.as_ref())))
-}
-
 fn parse_codings<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<ContentCoding>, CodingError> {

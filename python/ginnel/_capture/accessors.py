@@ -28,7 +28,7 @@ class RequestAccessors(CustomRepr):
 
     @property
     def text(self) -> str:
-        """The body of the request as text."""
+        """The body of the request as text, without content codings and in its charset."""
         return self._message.text
 
     def json(self) -> object:
@@ -38,6 +38,14 @@ class RequestAccessors(CustomRepr):
             ValueError: The body is not JSON.
         """
         return self._message.json()
+
+    def form(self) -> dict[str, list[str]]:
+        """The fields of the request's form by their names. Files are not among them.
+
+        Raises:
+            ValueError: The body is not a form.
+        """
+        return self._message.form()
 
     def header(self, name: str) -> str | None:
         """The first value of a header of the request; None when there is none."""

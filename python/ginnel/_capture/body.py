@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from .. import _native
 from . import mask
-from .multipart import Part, Parts, apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._native import MaskedPart
     from .message import Message
 
 LONGEST = 2000
@@ -24,17 +24,8 @@ READ = 65_536
 READ_FOR_PARTS = 8 << 20
 """How many bytes of a packed body are looked at for its parts."""
 
-MAX_DECODED_BYTES = 64 << 20
-"""How many bytes a body may have once its encoding is taken off."""
-
-_TEXTUAL = ("json", "xml", "text", "javascript", "yaml", "x-www-form-urlencoded", "graphql")
-_MEDIA = ("audio/", "font/", "image/", "video/")
-_ENDS = {
-    "whole": "{} decoded",
-    "longer": "{} decoded",
-    "cut": "{} decoded, its end is missing",
-    "damaged": "{} decoded, it is damaged",
-}
+MOST_PARTS = 20
+"""How many parts of a body are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +57,23 @@ def look(message: Message) -> Body:
         return Body()
     content_type = message.header("content-type") or ""
     kind = content_type.partition(";")[0].strip().lower()
-    is_multipart = kind.startswith("multipart/")
-    opened, note = _unpacked(message, body, READ_FOR_PARTS if is_multipart else READ)
-    told = ", ".join(filter(None, (size(message) + (f" of {visible(kind)}" if kind else ""), note)))
-    if opened is None:
-        return Body([Section(f"({told})")])
-    if is_multipart and (parts := apart(opened, content_type)):
-        cut = "" if parts.whole else "the end of its last part is missing"
-        return Body(_sections(parts), ", ".join(filter(None, (note, cut))))
-    text = _text(opened[:READ], kind)
-    if text is None:
-        return Body([Section(f"({told})")])
+    most = READ_FOR_PARTS if kind.startswith("multipart/") else READ
+    # Codings are removed from all of it, up to as many bytes as are looked at.
+    is_coded = any(message._values("content-encoding"))
+    read = message._read(body if is_coded else body[:most], most)
     call = (getattr(message, "method", ""), getattr(message, "uri", ""))
-    masked = _masked(text, kind, *call)
-    return Body([Section(_beginning(visible(masked), size(message)))], note)
+    shown = read.masked(*call, is_response=False)
+    notes = list(map(visible, read.notes))
+    if shown.parts:
+        cut = "" if shown.is_whole else "the end of its last part is missing"
+        return Body(_sections(shown.parts), ", ".join(filter(None, (*notes, cut))))
+    if read.kind == "empty":
+        return Body([], ", ".join(notes))
+    if shown.text is None:
+        told = size(message) + (f" of {visible(kind)}" if kind else "")
+        return Body([Section(f"({', '.join((told, *notes))})")])
+    text = _indented(shown.text)
+    return Body([Section(_beginning(visible(text), size(message)))], ", ".join(notes))
 
 
 def said(data: bytes, *, compressed: bool | None = None) -> str:
@@ -87,20 +81,15 @@ def said(data: bytes, *, compressed: bool | None = None) -> str:
     size = f"{len(data):,} bytes"
     if compressed:
         return size
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return size
-    return _beginning(visible(_masked(text[:READ], "")), size)
+    read = _native.read_body("", [], data[:READ], len(data) > READ, READ)
+    # Messages have no type that names another charset.
+    text = read.masked("", "", is_response=False).text if read.charset == "utf-8" else None
+    return size if text is None else _beginning(visible(_indented(text)), size)
 
 
 def decoded(message: Message) -> bytes:
-    """A body without the encoding that it was sent in; as it is where that cannot be taken off."""
-    encoding = (message.header("content-encoding") or "").strip().lower()
-    if encoding in ("", "identity"):
-        return message.body
-    unpacked = _native.unpack(encoding, message.body, MAX_DECODED_BYTES)
-    return message.body if unpacked is None else unpacked[0]
+    """A body without its content codings; as it is where they cannot be removed."""
+    return message._read().content
 
 
 def readable(message: Message) -> str:
@@ -116,7 +105,7 @@ def readable(message: Message) -> str:
 
 def masked_body(text: str) -> str:
     """The text of a body of an unknown type without secrets, and indented if it is JSON."""
-    return _masked(text, "")
+    return _masked(text)
 
 
 def size(message: Message) -> str:
@@ -156,56 +145,29 @@ def _searched(text: str, mask_by: Callable[[str], str]) -> str:
     return f"{masked[:LONGEST]}… ({len(text):,} characters)"
 
 
-def _sections(parts: Parts) -> list[Section]:
-    sections = [_section(number, part) for number, part in enumerate(parts.shown, 1)]
-    return sections + ([Section("", f"{parts.left_out} more parts")] if parts.left_out else [])
+def _sections(parts: list[MaskedPart]) -> list[Section]:
+    sections = [_section(number, part) for number, part in enumerate(parts[:MOST_PARTS], 1)]
+    left_out = len(parts) - len(sections)
+    return sections + ([Section("", f"{left_out} more parts")] if left_out else [])
 
 
-def _section(number: int, part: Part) -> Section:
-    told = f"{len(part.body):,} bytes"
-    headers = [(visible(n), visible(field_value(n, value))) for n, value in part.headers]
-    text = None if not part.body else _text(part.body[:READ], part.kind)
-    if text is None:
-        text = f"({told} of {visible(part.kind) or 'a file'})" if part.body else ""
-    elif _native.is_secret_parameter(part.name):
-        text = mask.MASK
+def _section(number: int, part: MaskedPart) -> Section:
+    told = f"{part.size:,} bytes"
+    headers = [(visible(name), visible(cut(value))) for name, value in part.headers]
+    if part.text is None:
+        text = f"({told} of {visible(part.media_type) or 'a file'})"
     else:
-        text = _beginning(visible(_masked(text, part.kind)), told)
+        text = _beginning(visible(_indented(part.text[:READ])), told)
     return Section(text, f"part {number}, {told}", headers)
 
 
-def _unpacked(message: Message, body: bytes, most: int) -> tuple[bytes | None, str]:
-    """The first bytes of a body, decompressed, and what there is to say about that.
-
-    None where they cannot be had.
-    """
-    encoding = (message.header("content-encoding") or "").strip().lower()
-    if encoding in ("", "identity"):
-        return body[:most], ""
-    unpacked = _native.unpack(encoding, body, most)
-    shown = visible(encoding[:80])
-    if unpacked is None:
-        return None, shown
-    opened, end = unpacked
-    if opened or end == "whole":
-        return opened, _ENDS[end].format(shown)
-    return None, f"damaged {shown}" if end == "damaged" else f"{shown}, its end is missing"
+def _masked(text: str) -> str:
+    """A text of an unknown type without secrets, and indented if it is JSON; it may be cut off."""
+    masked = _native.mask_body("", text.encode("utf-8", "replace"))
+    return _indented(text if masked is None else masked)
 
 
-def _text(body: bytes, kind: str) -> str | None:
-    if kind and not any(word in kind for word in _TEXTUAL):
-        return None
-    # A character may have been cut in two at the end.
-    text = body.decode("utf-8", "replace").rstrip("\ufffd")
-    strange = sum(not (c.isprintable() or c.isspace()) or c == "\ufffd" for c in text)
-    return None if strange * 10 > len(text) else text
-
-
-def _masked(text: str, kind: str, method: str = "", target: str = "") -> str:
-    """The text of a body without secrets, and indented if it is JSON; it may be cut off."""
-    media_type = "text/plain" if kind.startswith(_MEDIA) else kind
-    masked = _native.mask_body(media_type, text.encode("utf-8", "replace"), method, target)
-    text = text if masked is None else masked
+def _indented(text: str) -> str:
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.dumps(json.loads(text, strict=False), indent=2, ensure_ascii=False)

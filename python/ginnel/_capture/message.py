@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 
+from .. import _native
 from .._core.custom_repr import CustomRepr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .._native import ReadableBody
+
+MAX_DECODED_BYTES = 64 << 20
+"""How many bytes a body may have once its content codings are removed."""
 
 
 class Message(CustomRepr):
@@ -36,25 +42,49 @@ class Message(CustomRepr):
 
     @property
     def text(self) -> str:
-        """The body as text, in the charset of its type or UTF-8; other bytes are replaced."""
-        from email.message import Message as Header
+        """The body as text, without content codings and in its charset.
 
-        header = Header()
-        header["content-type"] = self.header("content-type") or ""
-        charset = header.get_content_charset("utf-8")
-        try:
-            return self.body.decode(charset, "replace")
-        except LookupError:
-            return self.body.decode("utf-8", "replace")
+        The charset is that of the header, or else the byte order mark's, or else the one that the
+        format declares, or else UTF-8, or else Latin-1.
+        """
+        return self._read().text
 
     def json(self) -> object:
-        """The body as JSON.
+        """The body as JSON, without content codings and in its charset.
 
         Raises:
             ValueError: The body is not JSON.
         """
-        value: object = json.loads(self.body)
+        value: object = json.loads(self._read().text)
         return value
+
+    def form(self) -> dict[str, list[str]]:
+        """The fields of a form by their names, in one line or in parts. Files are not among them.
+
+        Raises:
+            ValueError: The body is not a form.
+        """
+        pairs = self._read().form()
+        if pairs is None:
+            kind = self.header("content-type") or "no content type"
+            raise ValueError(f"the body is not a form: {kind}")
+        fields: dict[str, list[str]] = {}
+        for name, value in pairs:
+            fields.setdefault(name, []).append(value)
+        return fields
+
+    def _read(self, body: bytes | None = None, most: int = MAX_DECODED_BYTES) -> ReadableBody:
+        """The body, or only its first bytes, as people read it."""
+        whole = self.body
+        read = whole if body is None else body
+        is_cut = bool(getattr(self, "truncated", None)) or len(read) < len(whole)
+        encodings = self._values("content-encoding")
+        return _native.read_body(self.header("content-type") or "", encodings, read, is_cut, most)
+
+    def _values(self, name: str) -> list[str]:
+        """All values of a header, whatever the case of its name."""
+        known = self._headers.items()
+        return [value for own, values in known if own.lower() == name for value in values]
 
     def header(self, name: str) -> str | None:
         """The first value of a header, whatever the case of its name; None when there is none."""

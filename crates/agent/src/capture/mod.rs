@@ -6,6 +6,7 @@
 
 mod body;
 mod file;
+mod reading;
 mod record;
 mod recording;
 mod store;

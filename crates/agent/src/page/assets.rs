@@ -21,7 +21,6 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "list.js", content: include_str!("assets/list.js") },
     Asset { name: "live.js", content: include_str!("assets/live.js") },
     Asset { name: "messages.js", content: include_str!("assets/messages.js") },
-    Asset { name: "multipart.js", content: include_str!("assets/multipart.js") },
     Asset { name: "outage.js", content: include_str!("assets/outage.js") },
     Asset { name: "protobuf.js", content: include_str!("assets/protobuf.js") },
     Asset { name: "proto_files.js", content: include_str!("assets/proto_files.js") },

@@ -20,6 +20,7 @@ struct EditedReplay {
     target: Option<String>,
     headers: Option<Vec<(String, String)>>,
     body: Option<String>,
+    body_text: Option<String>,
     trailers: Option<Vec<(String, String)>>,
     addr: Option<String>,
     times: Option<i64>,
@@ -34,7 +35,7 @@ pub(super) async fn replay_edited(
 ) -> Result<Value, WebRejection> {
     let edited: EditedReplay = serde_json::from_slice(edited)
         .map_err(|error| WebRejection::invalid_body(error.to_string()))?;
-    let EditedReplay { tunnel, method, target, headers, body, trailers, .. } = edited;
+    let EditedReplay { tunnel, method, target, headers, body, body_text, trailers, .. } = edited;
     let plan = ReplayPlan::new(edited.addr.as_deref(), edited.times, edited.interval);
     let plan = plan.map_err(|error| WebRejection::invalid_body(error.to_string()))?;
     let record = shared
@@ -43,7 +44,7 @@ pub(super) async fn replay_edited(
         .ok_or_else(|| WebRejection::gone(ReplayError::NoRecord(id.to_owned()).to_string()))?;
     let original = record.lock_exchange().request.clone();
     let tunnel = tunnel.unwrap_or_else(|| record.tunnel_name.clone());
-    let edits = RequestEdits { method, target, headers, body, trailers };
+    let edits = RequestEdits { method, target, headers, body, body_text, trailers };
     let raw = edits.apply_to(&original, &record.source);
     let raw = raw.map_err(|error| match error {
         EditError::Truncated => {

@@ -17,15 +17,18 @@
 //! | `is:replay`, `is:truncated`, `is:unanswered`, `is:mocked`, `is:held`, `is:edited`, `is:policy`, `is:pinned`, `is:noted`, `is:imported` | records with this mark |
 //! | `text` | text in method, target or a header |
 //!
-//! A term with blanks stands in quotes (`body:"two words"`), and `-` before a term means that it
-//! does not hold.
+//! Text in quotes is literal: `body:"two words"`, `"status:404"`, `path:"/a*b"`. A closing quote is followed by a blank or by
+//! the end of the filter, so that JSON can be pasted: `body:"status":"active"` and `body:'"status":"active"'` find
+//! `"status":"active"`. Within quotes, `\\"` and `""` are a quote. `-` before a term means that it does not hold.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Local, NaiveTime};
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::content;
+use ginnel_content::ReadableBody;
+
+use super::filter_terms::{TermText, split_terms};
 use crate::capture::{CaptureRecord, CapturedExchange, CapturedMessage};
 
 /// How long a filter may be, in bytes.
@@ -102,17 +105,14 @@ impl RequestFilter {
         if text.len() > MAX_FILTER_BYTES {
             return Err(format!("filter: is longer than {MAX_FILTER_BYTES} bytes"));
         }
-        split_terms(text)
-            .iter()
-            .map(|term| FilterTerm::from_text(term))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        split_terms(text).iter().map(FilterTerm::from_text).collect::<Result<_, _>>().map(Self)
     }
 
     /// What was probably meant where a term has a word that is none; such a term is looked for as text.
     pub fn suggest_word(text: &str) -> Option<String> {
         split_terms(text).iter().find_map(|term| {
-            let (word, value) = term.trim_start_matches('-').split_once(':')?;
+            let (word, value) = term.word_and_value()?;
+            let value = value.as_str();
             let is_word = word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
             if word.is_empty() || !is_word || WORDS.contains(&word) || value.starts_with("//") {
                 return None;
@@ -124,7 +124,7 @@ impl RequestFilter {
                 }
                 _ => format!("words are {}", WORDS.map(|word| format!("{word}:")).join(" ")),
             };
-            Some(format!("{word}: is no word of filters, {term:?} is looked for; {meant}"))
+            Some(format!("{word}: is no word of filters, {:?} is looked for; {meant}", term.text()))
         })
     }
 
@@ -159,31 +159,11 @@ fn edit_distance(a: &str, b: &str) -> usize {
     before.last().copied().unwrap_or_default()
 }
 
-/// The terms of a text: parted by blanks outside of quotes, which go.
-fn split_terms(text: &str) -> Vec<String> {
-    let mut terms = Vec::new();
-    let mut term = String::new();
-    let mut quoted = false;
-    for letter in text.chars() {
-        match letter {
-            '"' => quoted = !quoted,
-            letter if letter.is_whitespace() && !quoted => {
-                terms.push(std::mem::take(&mut term));
-            }
-            letter => term.push(letter),
-        }
-    }
-    terms.push(term);
-    terms.retain(|term| !term.is_empty());
-    terms
-}
-
 impl FilterTerm {
-    fn from_text(text: &str) -> Result<Self, String> {
-        let rest = text.strip_prefix('-').filter(|rest| !rest.is_empty());
-        let test = FilterTest::from_text(rest.unwrap_or(text));
-        let test = test.map_err(|problem| format!("filter: {text}: {problem}"))?;
-        Ok(Self { negated: rest.is_some(), test })
+    fn from_text(term: &TermText) -> Result<Self, String> {
+        let test = FilterTest::from_term(term);
+        let test = test.map_err(|problem| format!("filter: {}: {problem}", term.text()))?;
+        Ok(Self { negated: term.is_negated, test })
     }
 
     /// What the term is about, where a record has only one such value: of several terms about it, one must
@@ -202,6 +182,23 @@ impl FilterTerm {
 }
 
 impl FilterTest {
+    fn from_term(term: &TermText) -> Result<Self, String> {
+        let text = term.text();
+        match term.word_and_value() {
+            _ if term.is_literal() => substring_pattern(&text).map(Self::Text),
+            Some(("path", value)) => wildcard_pattern(&value, term.is_quoted).map(Self::Path),
+            Some(("header", value)) => match &term.header_value {
+                Some(text) => {
+                    let pattern = wildcard_pattern(text, term.is_quoted)?;
+                    Ok(Self::Header(value, Some(pattern)))
+                }
+                None => Ok(Self::Header(value, None)),
+            },
+            Some(("body", value)) => substring_pattern(&value).map(Self::Body),
+            _ => Self::from_text(&text),
+        }
+    }
+
     fn from_text(text: &str) -> Result<Self, String> {
         if let Some(time) = text.strip_prefix('>') {
             return parse_duration(time).map(Self::Longer);
@@ -214,7 +211,6 @@ impl FilterTest {
         };
         match name {
             "method" => Ok(Self::Method(value.to_owned())),
-            "path" => wildcard_pattern(value).map(Self::Path),
             "status" => parse_status(value),
             "grpc" => value.parse().map(Self::Grpc).map_err(|_| "must be a number".to_owned()),
             "took" => Self::from_text(value).and_then(|test| match test {
@@ -224,13 +220,6 @@ impl FilterTest {
             "after" => parse_time(value).map(Self::After),
             "before" => parse_time(value).map(Self::Before),
             "size" => parse_size(value),
-            "header" => match value.split_once('=') {
-                Some((name, value)) => {
-                    Ok(Self::Header(name.to_owned(), Some(wildcard_pattern(value)?)))
-                }
-                None => Ok(Self::Header(value.to_owned(), None)),
-            },
-            "body" => substring_pattern(value).map(Self::Body),
             "tunnel" => Ok(Self::Tunnel(value.to_owned())),
             "is" => match value {
                 "replay" => Ok(Self::Replay),
@@ -276,11 +265,9 @@ impl FilterTest {
                         && value.as_ref().is_none_or(|value| value.is_match(text.as_bytes()))
                 })
             }),
-            Self::Body(expected) => exchange_messages(exchange).any(|message| {
-                expected.is_match(&message.body.bytes())
-                    || content::decode_body(message)
-                        .is_some_and(|body| expected.is_match(&body.bytes))
-            }),
+            Self::Body(expected) => {
+                exchange_messages(exchange).any(|message| matches_body(message, expected))
+            }
             Self::Tunnel(name) => record.tunnel_name == *name,
             Self::Replay => record.source.replay_of.is_some(),
             Self::Failed => exchange.is_failed(),
@@ -300,6 +287,24 @@ impl FilterTest {
     }
 }
 
+/// Returns true if a pattern is in the readable form of a body, or in its bytes.
+fn matches_body(message: &CapturedMessage, expected: &Regex) -> bool {
+    if expected.is_match(&message.body.bytes()) {
+        return true;
+    }
+    let body = message.read_body();
+    if let Some(split) = body.parts() {
+        return split.parts.iter().any(|part| {
+            let part = ReadableBody::read_part(part);
+            expected.is_match(part.text().as_bytes())
+        });
+    }
+    let pairs = body.form().unwrap_or_default();
+    expected.is_match(body.bytes())
+        || expected.is_match(body.text().as_bytes())
+        || pairs.iter().any(|(name, value)| expected.is_match(format!("{name}={value}").as_bytes()))
+}
+
 fn exchange_messages(exchange: &CapturedExchange) -> impl Iterator<Item = &CapturedMessage> {
     std::iter::once(&exchange.request).chain(exchange.response.as_ref())
 }
@@ -317,8 +322,11 @@ fn substring_pattern(text: &str) -> Result<Regex, String> {
     build_pattern(regex::escape(text))
 }
 
-/// The whole text, with `*` for anything.
-fn wildcard_pattern(text: &str) -> Result<Regex, String> {
+/// The whole text, with `*` for anything unless the text is quoted.
+fn wildcard_pattern(text: &str, is_quoted: bool) -> Result<Regex, String> {
+    if is_quoted {
+        return build_pattern(format!("^{}$", regex::escape(text)));
+    }
     let parts = text.split('*').map(regex::escape).collect::<Vec<_>>();
     build_pattern(format!("^{}$", parts.join(".*")))
 }
@@ -432,6 +440,11 @@ mod tests {
             ("header:x-id", "header:x-other"),
             ("header:x-id=abc*", "header:x-id=abc"),
             ("body:B", "body:c"),
+            ("body:\"\\\"A\\\": \\\"b\\\"\"", "body:\"\\\"A\\\" \\\"b\\\"\""),
+            ("body:'\"A\": \"b\"'", "body:'\"A\":\"b\"'"),
+            ("body:\"\"\"A\"\": \"\"b\"\"\"", "body:\"\"\"A\"\":\""),
+            ("path:\"/hook/a\" -path:\"/hook/*\"", "path:\"/hook/*\""),
+            ("\"POST /hook\"", "\"method:POST\""),
             ("tunnel:web", "tunnel:other"),
             ("is:replay", "is:truncated"),
             ("-is:unanswered", "-method:post"),

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use ginnel_api::mask::{self, CallMask, CallSide};
 use ginnel_net::ChannelBody;
 
-use super::content;
+use super::body_view::ArchiveText;
 use super::view::{HeaderView, MessageView, TimingView, call_mask, public_url};
 use crate::archive::{RAW_TARGET, is_kept_by_url};
 use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
@@ -106,7 +106,7 @@ fn encode_request(
     let part = MessageView::from_message(message, &call_mask(message), CallSide::Request, reveal);
     let [method, target, version] = message.start_line();
     let target = if reveal { target.clone() } else { mask::target(&target) };
-    let host = content::find_header(message, "host").unwrap_or_else(|| "localhost".to_owned());
+    let host = message.find_header("host").unwrap_or_else(|| "localhost".to_owned());
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let mut request = json!({
         "method": method,
@@ -130,21 +130,17 @@ fn encode_request(
 
 /// The media type with its parameters: without the boundary, forms in parts cannot be read.
 fn content_type(message: &CapturedMessage) -> String {
-    content::find_header(message, "content-type").unwrap_or_default()
+    message.find_header("content-type").unwrap_or_default()
 }
 
 fn post_data(part: &MessageView, media_type: &str) -> Value {
-    let body = part.readable_body();
-    let mut data = json!({"mimeType": media_type, "params": []});
-    match std::str::from_utf8(body) {
-        Ok(text) => {
-            if part.media_type == "application/x-www-form-urlencoded" {
-                data["params"] = encode_query(text);
-            }
-            data["text"] = text.into();
-        }
-        Err(_) => {
-            data["text"] = STANDARD.encode(body).into();
+    let pairs = part.readable.pairs.iter();
+    let params: Value = pairs.map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let mut data = json!({"mimeType": media_type, "params": params});
+    match part.readable.archive_text() {
+        ArchiveText::Text(text) => data["text"] = text.into(),
+        ArchiveText::Bytes(bytes) => {
+            data["text"] = STANDARD.encode(bytes).into();
             data["comment"] = "base64".into();
         }
     }
@@ -162,7 +158,7 @@ fn encode_response(message: Option<&CapturedMessage>, call: &CallMask, reveal: b
     };
     let part = MessageView::from_message(message, call, CallSide::Response, reveal);
     let [version, status, reason] = message.start_line();
-    let location = content::find_header(message, "location").unwrap_or_default();
+    let location = message.find_header("location").unwrap_or_default();
     json!({
         "status": status.parse::<u16>().unwrap_or_default(),
         "statusText": reason,
@@ -177,11 +173,10 @@ fn encode_response(message: Option<&CapturedMessage>, call: &CallMask, reveal: b
 }
 
 fn encode_content(part: &MessageView, media_type: &str) -> Value {
-    let bytes = part.readable_body();
-    let mut content = json!({"size": bytes.len(), "mimeType": media_type});
-    match std::str::from_utf8(bytes) {
-        Ok(text) => content["text"] = text.into(),
-        Err(_) => {
+    let mut content = json!({"size": part.readable.size, "mimeType": media_type});
+    match part.readable.archive_text() {
+        ArchiveText::Text(text) => content["text"] = text.into(),
+        ArchiveText::Bytes(bytes) => {
             content["text"] = STANDARD.encode(bytes).into();
             content["encoding"] = "base64".into();
         }

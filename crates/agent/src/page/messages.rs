@@ -6,6 +6,7 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 
 use ginnel_api::{Base64, mask};
+use ginnel_content::{BodyHead, Charset, MAX_DECODED_BYTES, ReadableBody};
 
 use crate::capture::CaptureRecord;
 use crate::messages::{self, StreamItem};
@@ -34,9 +35,9 @@ struct StreamMessageView {
     /// RFC 3339 with milliseconds; none where it is not known.
     time: Option<String>,
     size: u64,
-    /// What is text.
+    /// The text of a message of text, or of bytes that are text.
     text: Option<String>,
-    /// What is none.
+    /// The bytes of other messages than text.
     data: Option<Base64>,
     /// What is of gRPC and described by a proto file: its type, and JSON.
     message_type: Option<String>,
@@ -92,7 +93,7 @@ impl StreamMessageView {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (text, data) = match is_text {
             true => (body.map(text), None),
-            false => (None, body.map(|bytes| Base64(bytes.into()))),
+            false => (body.as_deref().and_then(readable_text), body.map(|it| Base64(it.into()))),
         };
         let message = decoded.map(|decoded| ShownMessage::of(decoded, reveal));
         let hides_field = message.as_ref().is_some_and(|message| message.is_masked);
@@ -120,6 +121,14 @@ impl StreamMessageView {
             truncated: item.is_cut,
         }
     }
+}
+
+/// The text of a binary message, if it is text.
+fn readable_text(bytes: &[u8]) -> Option<String> {
+    let body = ReadableBody::read(&BodyHead::default(), bytes, MAX_DECODED_BYTES);
+    // Messages have no type that names another charset.
+    let is_text = body.is_text() && body.charset() == Charset::UTF_8;
+    is_text.then(|| body.text().into_owned())
 }
 
 /// A message that was decoded, as it is displayed.

@@ -7,9 +7,10 @@
 //! in it. The local API beside it stays exact.
 
 mod assets;
-mod content;
+mod body_view;
 mod edited_replay;
 mod filter;
+mod filter_terms;
 mod har;
 mod held;
 mod live;
@@ -38,6 +39,7 @@ use serde::Serialize;
 
 use super::inner::AgentInner;
 use super::web::{WebRejection, WebState, guard, read_body};
+pub use body_view::{BodyView, PartView};
 pub use filter::RequestFilter;
 use ginnel_api::{json_response, mask, success_response};
 use ginnel_web as web;

@@ -9,9 +9,11 @@ use ginnel_api::local::requests::PolicyRule;
 use ginnel_api::mask::{CallMask, CallSide};
 use ginnel_api::{Base64, mask};
 
-use super::{content, filter};
+use super::body_view::BodyView;
+use super::filter;
 use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming, StreamKind, Via};
 use crate::inner::AgentInner;
+use crate::masked_body::MaskedBody;
 
 /// One line of the list.
 #[derive(Debug, Default, Serialize)]
@@ -165,16 +167,12 @@ pub struct MessageView {
     pub headers: Vec<HeaderView>,
     /// What came after the body.
     pub trailers: Vec<HeaderView>,
-    pub media_type: String,
-    /// What was kept of the body.
+    /// The body as it was sent, as far as it was kept. If it is masked, this is the masked body without its codings; for
+    /// a body with codings it is empty, because the coded form would give away what the other hides.
     pub body: Base64,
-    /// The body without its `Content-Encoding`.
-    pub decoded: Option<Base64>,
-    /// That encoding.
-    pub encoding: Option<String>,
-    /// An encoding that could not be taken off. Nobody knows what secrets such a body holds, so it
-    /// is left out unless they are shown.
-    pub unread: Option<String>,
+    /// The body as people read it.
+    #[serde(flatten)]
+    pub readable: BodyView,
     /// How long the whole body was.
     pub length: u64,
     /// How much of it was kept.
@@ -261,44 +259,27 @@ impl MessageView {
         side: CallSide,
         reveal: bool,
     ) -> Self {
-        let media_type = content::media_type(message);
-        let decoded = content::decode_body(message);
-        let encoding = decoded.as_ref().map(|decoded| decoded.encoding.clone());
-        let (mut body, mut decoded) =
-            (message.body.bytes().into_owned(), decoded.map(|decoded| decoded.bytes));
-        let unread = content::body_encoding(message).filter(|_| decoded.is_none());
-        let mut masked = false;
-        if !reveal && unread.is_some() {
-            masked = true;
-            body = Vec::new();
-        } else if !reveal {
-            let readable = decoded.as_ref().unwrap_or(&body);
-            if let Some(safe) = call.body(&media_type, readable, side) {
-                masked = true;
-                // The encoded form would give away what the other hides.
-                body = if decoded.is_some() { Vec::new() } else { safe.clone() };
-                decoded = decoded.map(|_| safe);
-            }
-        }
+        let body = message.read_body();
+        let mut shown = MaskedBody::new(&body, call, side, reveal);
+        let masked = shown.is_masked();
+        let replacement = shown.replacement.take();
+        let readable = BodyView::new(&body, shown, replacement.as_deref());
+        let sent = match replacement {
+            Some(_) if !body.removed_codings().is_empty() => Vec::new(),
+            Some(replacement) => replacement,
+            None => message.body.bytes().into_owned(),
+        };
         Self {
             line: first_line(message, reveal),
             headers: header_views(message.headers(), reveal),
             trailers: header_views(message.trailers(), reveal),
-            media_type,
-            body: Base64(body.into()),
-            decoded: decoded.map(|decoded| Base64(decoded.into())),
-            encoding,
-            unread,
+            body: Base64(sent.into()),
+            readable,
             length: body_length(message),
             kept: message.body.len(),
             masked,
             coming: false,
         }
-    }
-
-    /// The body as people read it.
-    pub fn readable_body(&self) -> &[u8] {
-        &self.decoded.as_ref().unwrap_or(&self.body).0
     }
 }
 
@@ -378,9 +359,9 @@ mod tests {
             );
             let headers = part.headers.iter();
             let headers = headers.map(|field| format!("{}: {}\n", field.name, field.value));
-            let bodies = [Some(&part.body), part.decoded.as_ref()].into_iter().flatten();
-            let bodies = bodies.map(|body| String::from_utf8_lossy(&body.0));
-            format!("{}\n{}{}", part.line, headers.collect::<String>(), bodies.collect::<String>())
+            let sent = String::from_utf8_lossy(&part.body.0);
+            let readable = part.readable.shown_text();
+            format!("{}\n{}{sent}{readable}", part.line, headers.collect::<String>())
         }
     }
 

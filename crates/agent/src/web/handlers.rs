@@ -256,6 +256,7 @@ async fn send_request(agent: Shared, send: requests::Send) -> WebResult<requests
         method: Some(send.method),
         target: Some(send.target),
         headers: Some(headers),
+        body_text: None,
         body: one_body(send.body, send.body_base64).map_err(WebRejection::invalid_body)?,
         trailers: send.trailers.map(flatten_headers),
     };

@@ -80,13 +80,9 @@ export function encode(bytes) {
   return btoa(text);
 }
 
-/** The text of bytes; null when they are not UTF-8. What is cut off may end within a letter. */
-export function text(bytes, cut = false) {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: cut });
-  } catch {
-    return null;
-  }
+/** The bytes of text, as UTF-8. */
+export function encoded(text) {
+  return new TextEncoder().encode(text);
 }
 
 /** How long ago something was, in one word. */

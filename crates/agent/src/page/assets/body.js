@@ -1,7 +1,6 @@
 // Bodies as people read them: text in colour, forms as tables, pictures, sounds, bytes.
 
-import { button, bytes, decode, make, text } from "./dom.js";
-import { parts } from "./multipart.js";
+import { button, bytes, decode, encoded, make } from "./dom.js";
 import { viewer } from "./viewer.js";
 
 const IMAGES = ["png", "jpeg", "gif", "webp", "avif", "bmp"].map((kind) => `image/${kind}`);
@@ -13,9 +12,14 @@ const MOST_ROWS = 2000;
 /** How many characters a body has at most once it is laid out. */
 const MOST_LAID_OUT = 4 * LONGEST;
 
-/** The body without its encoding. */
-export function readable(part) {
+/** The bytes of a body that is not text, without its content codings. */
+export function content(part) {
   return decode(part.decoded ?? part.body);
+}
+
+/** The bytes to save of a body: text is saved as UTF-8. */
+function saved(part) {
+  return part.text === null ? content(part) : encoded(part.text);
 }
 
 /** Whether only the beginning of the body was kept. */
@@ -25,17 +29,16 @@ export function cut(part) {
 
 /** What the body looks like. */
 export function show(part) {
-  const body = readable(part);
-  if (part.unread && part.masked) return make("p", { class: "hint" }, unread(part));
-  if (!body.length) return make("p", { class: "hint" }, part.length ? "The body was not kept." : part.coming ? "Nothing of the body has come yet." : "The body is empty.");
+  if (part.hidden) return make("p", { class: "hint" }, unread(part));
+  if (part.kind === "empty" || !part.size) return make("p", { class: "hint" }, part.length ? "The body was not kept." : part.coming ? "Nothing of the body has come yet." : "The body is empty.");
   const notes = part.masked ? ["Secrets are masked"] : [];
-  if (part.unread) notes.push(`${part.unread} cannot be decoded`);
-  if (part.encoding) notes.push(`${part.encoding} decoded, ${bytes(body.length)} decoded size`);
+  notes.push(...part.notes);
+  if (part.encoding) notes.push(`${bytes(part.size)} decoded size`);
   if (part.coming) notes.push("More of it may still come");
   if (cut(part)) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
   return make("div", {},
     notes.length ? make("p", { class: "hint" }, `${notes.join("; ")}.`) : null,
-    content(part, body));
+    drawn(part));
 }
 
 /** What stands for a body whose encoding cannot be taken off. */
@@ -43,53 +46,46 @@ export function unread(part) {
   return `${bytes(part.length)}, ${part.unread}: this cannot be read here and may hold secrets.`;
 }
 
-function content(part, body) {
-  const media = preview(part.media_type, body);
+/** The kinds that are looked at or listened to. */
+const PREVIEWS = ["image", "audio", "video"];
+
+function drawn(part) {
+  if (part.parts.length) return multipart(part.parts);
+  const media = PREVIEWS.includes(part.kind) ? preview(part.media_type, content(part)) : null;
   if (media) return media;
-  if (part.media_type.startsWith("multipart/")) return multipart(body) ?? plain(body, cut(part));
-  const read = text(body, cut(part));
-  if (read === null) return binary(part.media_type, body);
-  if (read.length > LONGEST) return viewer(read, "text", [save(part.media_type, body)]);
-  if (part.media_type === "application/x-www-form-urlencoded") return pairs(new URLSearchParams(read));
-  return written(part.media_type, read, body);
+  if (part.text === null) return binary(part.media_type, content(part));
+  const tools = [save(part.media_type, () => saved(part))];
+  if (part.text.length > LONGEST) return viewer(part.text, "text", tools);
+  if (part.kind === "form") return pairs(part.pairs);
+  return written(part.kind, part.text, tools);
 }
 
-/** Text, by its type or by what it looks like. */
-function written(type, read, body) {
-  const tools = [save(type, body)];
-  const isJson = /[/+]json$/.test(type);
-  if (JSON_LINES.test(type) || (isJson && areLines(read))) return jsonLines(read, tools);
-  if (isJson) return json(read, tools);
-  // JSON is often sent under other names; what only begins like it is something else.
-  if (/^\s*[[{]/.test(read)) {
-    if (mistake(read) === null) return json(read, tools);
-    if (areLines(read)) return jsonLines(read, tools);
+/** Text of a kind. */
+function written(kind, read, tools) {
+  switch (kind) {
+    case "json": return json(read, tools);
+    case "json-lines": return jsonLines(read, tools);
+    case "graphql": return viewer(read, "graphql", tools);
+    case "xml": return xml(read, tools);
+    case "html": return viewer(read, "markup", tools);
+    default: return viewer(read, "text", tools);
   }
-  if (type === "application/graphql") return viewer(read, "graphql", tools);
-  if (/[/+]xml$/.test(type) && type !== "image/svg+xml") return xml(read, tools);
-  const isMarkup = type === "text/html" || type === "image/svg+xml" || (!type && /^\s*<(!doctype|html)/i.test(read));
-  return viewer(read, isMarkup ? "markup" : "text", tools);
-}
-
-function plain(body, isCut) {
-  const read = text(body, isCut);
-  return read === null ? hex(body) : viewer(read);
 }
 
 /** Bytes that nobody reads: as digits, and as a file. */
 function binary(type, body) {
   return make("div", {},
-    make("div", { class: "tools body-tools" }, make("span", { class: "hint" }, `${type || "Binary"}, ${bytes(body.length)}`), save(type, body)),
+    make("div", { class: "tools body-tools" }, make("span", { class: "hint" }, `${type || "Binary"}, ${bytes(body.length)}`), save(type, () => body)),
     hex(body));
 }
 
 const ENDINGS = { "application/json": "json", "application/pdf": "pdf", "image/svg+xml": "svg", "text/html": "html", "text/plain": "txt", "application/zip": "zip", "text/csv": "csv" };
 
-/** A link that saves a body as a file; nothing in it is run. */
-export function save(type, body, name = `body.${ENDINGS[type] ?? "bin"}`) {
+/** A link that saves the bytes that `read` returns as a file; nothing in it is run. */
+export function save(type, read, name = `body.${ENDINGS[type] ?? "bin"}`) {
   return button("Save", () => {
     // Never as what a browser would run or draw in the name of this page.
-    const url = URL.createObjectURL(new Blob([body], { type: "application/octet-stream" }));
+    const url = URL.createObjectURL(new Blob([read()], { type: "application/octet-stream" }));
     make("a", { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }, { class: "small quiet", "aria-label": `Save the body as ${name}` });
@@ -139,7 +135,7 @@ function image(type, body) {
       about.append("; it cannot be shown");
     },
   });
-  return make("figure", {}, picture, about, save(type, body));
+  return make("figure", {}, picture, about, save(type, () => body));
 }
 
 const played = new FinalizationRegistry((url) => URL.revokeObjectURL(url));
@@ -155,36 +151,26 @@ function player(type, body) {
   });
   // It may be asked for parts of the body as long as it is there.
   played.register(element, url);
-  return make("figure", {}, element, about, save(type, body));
+  return make("figure", {}, element, about, save(type, () => body));
 }
 
 // ── Multipart ────────────────────────────────────────────────────────────────────────────────
 
-/** Each part as what it is; null where the body is not multipart. */
-function multipart(body) {
-  const found = parts(body);
-  if (!found) return null;
-  return make("div", {}, few(found, (part) => {
-    const about = [part.filename === undefined ? null : `“${part.filename}”`, part.type, bytes(part.body.length)].filter(Boolean);
+/** Each part as what it is. */
+function multipart(parts) {
+  return make("div", {}, few(parts, (part) => {
+    const about = [part.filename === null ? null : `“${part.filename}”`, part.media_type, bytes(part.size)].filter(Boolean);
     return make("section", { class: "multipart" },
-      make("h4", {}, part.name), make("p", { class: "hint" }, about.join(", ")),
+      make("h4", {}, part.name ?? "part"), make("p", { class: "hint" }, about.join(", ")),
       make("details", {}, make("summary", {}, "Headers of the part"), code(part.head)), partBody(part));
   }, (rest) => make("p", { class: "hint" }, rest)));
 }
 
 function partBody(part) {
-  const read = text(part.body, true);
-  return preview(part.type, part.body) ?? (read === null ? binary(part.type, part.body)
-    : part.type && part.type !== "text/plain" ? written(part.type, read, part.body) : code(read));
-}
-
-/** Types of JSON with a value in each line. */
-const JSON_LINES = /[/+](?:x-)?(?:ndjson|jsonl|jsonlines|json-seq)$/;
-
-/** Whether there are several lines, each with a value of JSON. */
-function areLines(read) {
-  const all = read.split("\n").filter((line) => line.trim());
-  return all.length > 1 && all.every((line) => mistake(line) === null);
+  const type = part.media_type;
+  if (part.text === null) return (PREVIEWS.includes(part.kind) ? preview(type, decode(part.body)) : null) ?? binary(type, decode(part.body));
+  if (!type || type === "text/plain") return code(part.text);
+  return written(part.kind, part.text, [save(type, () => encoded(part.text))]);
 }
 
 /** JSON with a value in each line, one laid out below the other; a line that is none stays as it is. */

@@ -1,7 +1,7 @@
 // Everything about one request.
 
-import { cut, hex, pairs, readable, show, unread } from "./body.js";
-import { button, bytes, decode, make, text, time } from "./dom.js";
+import { hex, pairs, show, unread } from "./body.js";
+import { button, bytes, decode, make, time } from "./dom.js";
 import { difference } from "./difference.js";
 import { marks } from "./list.js";
 import { grpcStatus } from "./messages.js";
@@ -194,9 +194,9 @@ function fields(list, secret) {
 
 function raw(part) {
   const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)].join("\n");
-  if (part.unread && part.masked) return make("pre", { tabindex: "0" }, `${head}\n\n(${unread(part)})`);
-  const body = text(part.body ? decode(part.body) : readable(part), cut(part));
-  return make("pre", { tabindex: "0" }, `${head}\n\n${body ?? `(${part.kept} bytes that are not text; see Hex)`}`);
+  if (part.hidden) return make("pre", { tabindex: "0" }, `${head}\n\n(${unread(part)})`);
+  const body = part.text ?? part.raw_text ?? `(${part.kept} bytes that are not text; see Hex)`;
+  return make("pre", { tabindex: "0" }, `${head}\n\n${body}`);
 }
 
 function compared(original, detail) {

@@ -1,7 +1,7 @@
 // What is different between two requests, or two answers.
 
-import { make, text } from "./dom.js";
-import { cut, few, lines as layOut, mistake, readable, unread } from "./body.js";
+import { make } from "./dom.js";
+import { few, lines as layOut, mistake, unread } from "./body.js";
 
 const MOST = 3000;
 
@@ -9,7 +9,7 @@ const MOST = 3000;
 function lines(part, tidy = false) {
   if (!part) return ["(none)"];
   const hidden = isHidden(part) ? `(${unread(part)})` : null;
-  const sent = hidden ?? text(readable(part), cut(part));
+  const sent = hidden ?? part.text ?? part.raw_text;
   const body = tidy && /^\s*[[{]/.test(sent ?? "") && mistake(sent) === null ? layOut(sent) : sent;
   const fields = part.headers.map((field) => `${field.name}: ${field.value}`);
   const name = (field) => field.slice(0, field.indexOf(":")).toLowerCase();
@@ -20,7 +20,7 @@ function lines(part, tidy = false) {
 
 /** Whether nothing is known of the body but how long it is. */
 function isHidden(part) {
-  return Boolean(part?.unread && part.masked);
+  return Boolean(part?.hidden);
 }
 
 /** Both messages in one: lines that went, came, and stayed. */

@@ -1,6 +1,6 @@
 // Changes a request and sends it again.
 
-import { button, bytes, decode, encode, make, text } from "./dom.js";
+import { button, bytes, decode, encode, make } from "./dom.js";
 import { bytesOfDigits, digitsOf, linesOf, pairsOf } from "./headers.js";
 import { ask } from "./server.js";
 import { showModal } from "./ui.js";
@@ -14,7 +14,8 @@ export async function edit(detail, exact, { send }) {
   const original = decode(exact.request.body);
   // Masked where secrets are; then it is sent as it came.
   const hidden = detail.request.masked;
-  const words = hidden ? null : text(original);
+  const cut = exact.request.length > exact.request.kept;
+  const words = hidden || !(exact.request.editable || cut) ? null : exact.request.text ?? exact.request.raw_text;
   const digits = !hidden && words === null && original.length <= MAX_DIGITS ? digitsOf(original) : null;
   const headers = linesOf(detail.request.headers.map(({ name, value }) => [name, value]));
   const field = (label, control, hint) => make("div", { class: "field" },
@@ -34,12 +35,12 @@ export async function edit(detail, exact, { send }) {
   const trailersBefore = trailers.value;
   const file = make("input", { id: "edit-file", type: "file" });
   const problem = make("p", { class: "problem", role: "alert" });
-  const cut = exact.request.length > exact.request.kept;
   const bodyHint = hidden ? "It has secrets, and is sent as it is unless a file is chosen. Show secrets to change it."
     : digits !== null
     ? `${bytes(original.length)} that are not text, as hexadecimal digits.`
     : words === null
     ? `${bytes(original.length)} that are not text; they are sent as they are unless a file is chosen.`
+    : exact.request.encoding ? `${exact.request.encoding} was decoded. Changed text is sent without it.`
     : cut ? `✂ Only ${bytes(exact.request.kept)} of ${bytes(exact.request.length)} were kept.` : null;
 
   const dialog = make("dialog", { class: "editor", "aria-labelledby": "edit-title" });
@@ -73,7 +74,8 @@ export async function edit(detail, exact, { send }) {
     if (fields.value !== headers) changed.headers = pairsOf(fields.value);
     if (file.files.length) changed.body = encode(new Uint8Array(await file.files[0].arrayBuffer()));
     else if (words !== null && body.value !== words.replace(/\r\n?/g, "\n")) {
-      changed.body = encode(new TextEncoder().encode(withEnds(body.value, words)));
+      // The agent encodes it in the charset of the request, and sends it without content codings.
+      changed.body_text = withEnds(body.value, words);
     }
     else if (digits !== null && body.value !== digits) changed.body = encode(bytesOfDigits(body.value));
     if (trailers.value !== trailersBefore) changed.trailers = restored(pairsOf(trailers.value, "Trailers"));

@@ -1,6 +1,7 @@
 // The forms of mocks and holds.
 
-import { announce, bytes, decode, encode, make, say, text } from "./dom.js";
+import { announce, bytes, decode, encode, encoded, make, say } from "./dom.js";
+import { text } from "./protobuf.js";
 import { joinedOf, linesOf, linesOfJoined, pairsOf } from "./headers.js";
 import { lines } from "./body.js";
 import { ask } from "./server.js";
@@ -76,9 +77,8 @@ const MASK = "••••••";
 
 /** The same of a captured response: what may be seen of it, which stays as it came unless it is changed. */
 function bodyOfCaptured({ response }) {
-  const shown = decode(response.decoded ?? response.body);
-  const content = response.unread ? null : text(shown);
-  const isJson = content !== null && /[/+]json$/.test(response.media_type) && !mistake(content);
+  const content = response.text ?? response.raw_text;
+  const isJson = response.kind === "json" && /[/+]json$/.test(response.media_type) && !mistake(content);
   return isJson && content ? { kind: "json", content: lines(content) } : { kind: content === null ? "body_base64" : "body", content, size: response.length };
 }
 
@@ -122,7 +122,7 @@ function bodyFields(mock, captured) {
       if (kind.value === "body_base64" && file.files.length) return { body_base64: encode(new Uint8Array(await file.files[0].arrayBuffer())) };
       if (kind.value === before.kind && content.value === (before.content ?? "").replace(/\r\n?/g, "\n")) return {};
       if (captured && content.value.includes(MASK)) throw new Error("Body: it has masked secrets; show secrets before changing it.");
-      if (kind.value === "body_base64") return { body_base64: encode(new TextEncoder().encode(contentField.hidden ? "" : content.value)) };
+      if (kind.value === "body_base64") return { body_base64: encode(encoded(contentField.hidden ? "" : content.value)) };
       if (kind.value === "body" || !content.value.trim()) return { body: content.value };
       if (mistake(content.value)) throw new Error(`Body: ${mistake(content.value)}`);
       return { json: JSON.parse(content.value) };

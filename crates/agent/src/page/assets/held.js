@@ -1,6 +1,7 @@
 // Requests that are held: shown in a list or beside one request, let go, changed, refused.
 
-import { announce, button, bytes, decode, encode, make, say, text } from "./dom.js";
+import { announce, button, bytes, decode, encode, make, say } from "./dom.js";
+import { withEnds } from "./editor.js";
 import { bytesOfDigits, digitsOf, linesOf, pairsOf } from "./headers.js";
 import { ask, query } from "./server.js";
 import { badge, dialog, facts, field, notice } from "./ui.js";
@@ -125,7 +126,7 @@ function refuse(uri, name, done) {
 
 function change(held, done) {
   const message = held.request;
-  const original = message.masked ? null : text(decode(message.body));
+  const original = message.masked || !message.editable ? null : message.text ?? message.raw_text;
   const digits = message.masked || original !== null ? null : digitsOf(decode(message.body));
   const before = linesOf(message.headers.map(({ name, value }) => [name, value]));
   const input = (value) => make("input", { value, required: true, autocomplete: "off", spellcheck: "false", class: "mono" });
@@ -155,7 +156,7 @@ function change(held, done) {
     if (method.value !== held.method) edits.method = method.value;
     if (target.value !== held.target) edits.target = target.value;
     if (headers.value !== before) edits.headers = pairsOf(headers.value);
-    if (original !== null && body.value !== original.replace(/\r\n?/g, "\n")) edits.body = encode(new TextEncoder().encode(body.value));
+    if (original !== null && body.value !== original.replace(/\r\n?/g, "\n")) edits.body_text = withEnds(body.value, original);
     if (digits !== null && body.value !== digits) edits.body = encode(bytesOfDigits(body.value));
     await ask(`/inspect/data/held/${held.id}/release`, { method: "POST", body: edits });
     done();

@@ -1,7 +1,7 @@
 // What goes over a connection that stays open: messages of WebSockets, events, calls of gRPC.
 
 import { hex, json, mistake } from "./body.js";
-import { button, bytes, decode, make, say, text } from "./dom.js";
+import { button, bytes, decode, make, say } from "./dom.js";
 import { fieldsOf } from "./protobuf.js";
 import { protoFilesButton } from "./proto_files.js";
 import { ask, query } from "./server.js";
@@ -150,7 +150,7 @@ export function keepMessages() {
 }
 
 function contentOf(message) {
-  return message.message ?? message.text ?? (message.data ? text(decode(message.data)) ?? "" : "");
+  return message.message ?? message.text ?? "";
 }
 
 /** What a message is, in badges. */

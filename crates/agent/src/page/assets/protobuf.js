@@ -1,6 +1,5 @@
 // Messages of Protocol Buffers without their description: fields by number, as the wire has them.
 
-import { text } from "./dom.js";
 
 const MAX_DEPTH = 20;
 const INDENT = "  ";
@@ -58,4 +57,13 @@ export function fieldsOf(data, depth = 0) {
     } else return null;
   }
   return lines;
+}
+
+/** The text of bytes; null when they are not UTF-8. Fields of messages have no other charset. */
+export function text(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
+  }
 }

@@ -1,7 +1,7 @@
 // A file of requests to pass on: one page that needs nothing else, runs nothing, and has no secrets.
 
-import { bytes, make, text, time } from "./dom.js";
-import { cut, readable, unread } from "./body.js";
+import { bytes, make, time } from "./dom.js";
+import { cut, unread } from "./body.js";
 import { ask } from "./server.js";
 import { marks } from "./list.js";
 import { level } from "./ui.js";
@@ -56,9 +56,8 @@ const printable = (words) => words.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u0
 
 function body(part) {
   if (!part.length) return null;
-  if (part.unread && part.masked) return make("p", { class: "hint" }, unread(part));
-  const data = readable(part);
-  const words = text(data, cut(part));
+  if (part.hidden) return make("p", { class: "hint" }, unread(part));
+  const words = part.text ?? part.raw_text;
   if (words === null) return make("p", { class: "hint" }, `${bytes(part.length)} that are not text.`);
   return make("div", {}, make("pre", {}, printable(words)), cut(part) ? make("p", { class: "hint" }, `The first ${bytes(part.kept)} of ${bytes(part.length)}.`) : null);
 }

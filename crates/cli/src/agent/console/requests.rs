@@ -421,20 +421,20 @@ fn message_lines(message: &MessageView) -> Vec<String> {
 }
 
 fn body_lines(message: &MessageView) -> Vec<String> {
-    let readable = message.readable_body();
-    if message.unread.is_some() || readable.contains(&0) {
+    let body = &message.readable;
+    let Some(text) = body.text.as_ref().or(body.raw_text.as_ref()) else {
         return vec![describe_binary(message)];
-    }
-    let Ok(text) = std::str::from_utf8(readable) else { return vec![describe_binary(message)] };
-    let pretty = match message.media_type.contains("json") {
+    };
+    let pretty = match body.kind == "json" {
         true => serde_json::from_str::<serde_json::Value>(text)
             .and_then(|value| serde_json::to_string_pretty(&value))
             .ok(),
         false => None,
     };
     let mut all = pretty.as_deref().unwrap_or(text).lines();
-    let mut lines: Vec<_> =
-        all.by_ref().take(MAX_BODY_LINES).map(|line| line.replace('\t', "    ")).collect();
+    let notes = body.notes.iter().map(|note| format!("({note})"));
+    let shown = all.by_ref().take(MAX_BODY_LINES).map(|line| line.replace('\t', "    "));
+    let mut lines: Vec<_> = notes.chain(shown).collect();
     let left = all.count();
     if left > 0 {
         lines.push(format!("({left} more lines)"));
@@ -446,7 +446,7 @@ fn body_lines(message: &MessageView) -> Vec<String> {
 }
 
 fn describe_binary(message: &MessageView) -> String {
-    match message.media_type.as_str() {
+    match message.readable.media_type.as_str() {
         "" => format!("({} bytes)", message.length),
         kind => format!("({} bytes of {kind})", message.length),
     }
