@@ -33,7 +33,7 @@ check: $(VENV)/ready ## Check formats, lints, types and unit tests of what compi
 	$(BIN)/mypy
 
 test: dev packages ## Set up, and run every test, type check and lint.
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-python lint-rust docs
+	@$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint-python lint-rust docs
 	$(CARGO) test --features $(FEATURES)
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 	FEATURES=$(FEATURES) tests/wheels.sh dev
