@@ -388,7 +388,7 @@ mod tests {
             let headers = json!([{"name": "Content-Type", "value": content_type}]);
             let changes = json!({"/request/headers": headers, "/request/postData/text": text});
             let capture = read_one(entry(changes)).unwrap();
-            assert_eq!(capture.exchange.request.body, *expected, "{content_type}");
+            assert_eq!(capture.exchange.request.body.bytes().as_ref(), expected, "{content_type}");
         }
     }
 
