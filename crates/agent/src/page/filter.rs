@@ -442,7 +442,7 @@ mod tests {
             ("body:B", "body:c"),
             ("body:\"\\\"A\\\": \\\"b\\\"\"", "body:\"\\\"A\\\" \\\"b\\\"\""),
             ("body:'\"A\": \"b\"'", "body:'\"A\":\"b\"'"),
-            ("body:\"\"\"A\"\": \"\"b\"\"\"", "body:\"\"\"A\"\":\""),
+            ("body:\"\"\"A\"\": \"\"b\"\"\"", "body:\"\"\"A\"\";\""),
             ("path:\"/hook/a\" -path:\"/hook/*\"", "path:\"/hook/*\""),
             ("\"POST /hook\"", "\"method:POST\""),
             ("tunnel:web", "tunnel:other"),
