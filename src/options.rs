@@ -268,7 +268,8 @@ fn wrong_value(option: &'static str, value: &Bound<'_, PyAny>, problem: &str) ->
     )
 }
 
-fn class_name(value: &Bound<'_, PyAny>) -> String {
+/// The name of a value's class, for messages.
+pub(super) fn class_name(value: &Bound<'_, PyAny>) -> String {
     // A class without a name is one all the same.
     value.get_type().name().map_or_else(|_| "this".to_owned(), |name| name.to_string())
 }

@@ -1,25 +1,22 @@
 //! The embedded service and the command, as Python sees them.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
 use serde_json::Value;
 
-use ginnel_api::{Origin, Secret, mask};
-use ginnel_base::address::{self, Authority, HostPort};
+use ginnel_api::{Origin, mask};
+use ginnel_base::address::{self, Authority};
 use ginnel_base::thread_runtime::ThreadRuntime;
-use ginnel_gateway::GatewaySettings;
-use ginnel_policy::path::AmbiguousPaths;
-use ginnel_service::config::{load_embedded, replace_settings};
-use ginnel_service::{
-    self as service, AgentSettings, CertificateSettings, DomainSettings, ManagementSettings,
-    MonitoringSettings, Options, StoreSettings, TokenSettings, TrustedProxies,
-};
-use ginnel_store::PostgresOptions;
+use ginnel_service::config::{ServeConfig, load_embedded, replace_keyword};
+use ginnel_service::{self as service, Options};
 
+use super::options::class_name;
 use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 
@@ -59,192 +56,79 @@ pub(super) struct PyService {
     ca_path: Option<PathBuf>,
 }
 
-/// The options as Python gives them.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct ServiceArguments {
-    path: Option<PathBuf>,
-    store: Option<String>,
-    host: String,
-    port: u16,
-    api_key: Option<String>,
-    admin_key_file: Option<PathBuf>,
-    authtoken: Option<String>,
-    public_url: Option<String>,
-    rate_limit: Option<(u32, f64)>,
-    agent_port: Option<u16>,
-    edge_host: String,
-    http_port: Option<u16>,
-    https_port: Option<u16>,
-    base_domain: Option<String>,
-    tls_endpoints: bool,
-    certificate: Option<(PathBuf, PathBuf)>,
-    reserved_domains_only: bool,
-    trusted_proxies: Vec<String>,
-    ambiguous_paths: String,
-    max_connections: Option<i64>,
-    max_connections_per_address: Option<i64>,
-    max_api_connections: Option<i64>,
-    max_agent_connections: Option<i64>,
-    heartbeat: (f64, f64),
-    reserve: f64,
-    admin_addr: Option<String>,
-    kept_calls: usize,
-    /// The seed, and microseconds since the Unix epoch.
-    origin: Option<(u64, u64)>,
-    /// A configuration file.
-    config: Option<PathBuf>,
-    /// More settings, as JSON.
-    settings: Option<String>,
-    /// Which of the others the caller has passed; they win over file and settings.
-    passed: Vec<String>,
-}
-
-/// The arguments that are no settings of their own.
-const NO_SETTINGS: [&str; 4] = ["config", "settings", "seed", "begin"];
-
-impl ServiceArguments {
-    /// The options: those of arguments, and where there are a file or settings, what these say of others.
-    fn into_options(mut self) -> Result<Options, String> {
-        let (file, settings) = (self.config.take(), self.settings.take());
-        if file.is_none() && settings.is_none() {
-            return self.into_own_options();
+/// Puts the options of a service together: those of the file, then those of `settings`, then those of keywords.
+fn read_options(
+    keywords: &Bound<'_, PyDict>,
+    file: Option<PathBuf>,
+    settings: Option<&str>,
+) -> PyResult<Options> {
+    let refuse = |problem: String| error::new_exception(keywords.py(), "ConfigError", &problem);
+    let mut config = match (&file, settings) {
+        (None, None) => ServeConfig::default(),
+        (file, settings) => load_settings(file.as_deref(), settings).map_err(refuse)?,
+    };
+    let has_value = |name| -> PyResult<bool> {
+        Ok(keywords.get_item(name)?.is_some_and(|value| !value.is_none()))
+    };
+    // The file's is in the options already.
+    config.admin_key_file = None;
+    for (name, value) in keywords {
+        let name: String = name.extract()?;
+        let texts = read_texts(&name, &value)?;
+        replace_keyword(&mut config, &name, texts).map_err(refuse)?;
+    }
+    if let Some(file) = &config.admin_key_file {
+        if has_value("api_key")? {
+            return Err(refuse("api_key and admin_key_file exclude each other".to_owned()));
         }
-        let settings = settings.map_or(Ok(Value::Null), |text| serde_json::from_str(&text));
-        let settings = settings.map_err(|problem| format!("settings: {problem}"))?;
-        let passed = std::mem::take(&mut self.passed);
-        let mut config =
-            load_embedded(file.as_deref(), settings).map_err(|problems| problems.join("\n"))?;
-        let own = self.into_own_options()?;
-        let is_passed = |name: &str| passed.iter().any(|it| it == name);
-        if own.store.path.is_some() && !is_passed("store") {
-            config.options.store.server = None;
-        }
-        if own.store.server.is_some() && !is_passed("path") {
-            config.options.store.path = None;
-        }
-        let (kept_calls, origin) = (own.kept_calls, own.origin.clone());
-        let keys: Vec<_> = passed.iter().flat_map(|name| keys_of(name)).collect();
-        replace_settings(&mut config, own, &keys)?;
-        Ok(Options { kept_calls, origin, ..config.options })
+        let key = service::read_admin_key(file).map_err(|problem| refuse(problem.to_string()))?;
+        config.options.tokens.admin_key = Some(key);
     }
-
-    fn into_own_options(self) -> Result<Options, String> {
-        let (certificate, key) = self.certificate.clone().unzip();
-        Ok(Options {
-            store: self.store_settings()?,
-            management: self.management_settings()?,
-            tokens: self.token_settings()?,
-            gateway: self.gateway_settings()?,
-            agents: self.agent_settings()?,
-            certificate: CertificateSettings { certificate, key },
-            domains: DomainSettings { reserved_only: self.reserved_domains_only },
-            monitoring: self.monitoring_settings()?,
-            kept_calls: self.kept_calls,
-            origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
-                Origin::from_seed(seed, UNIX_EPOCH + Duration::from_micros(begin))
-            }),
-            ..Options::default()
-        })
+    // What is passed takes the place of the other kind of database.
+    let store = &mut config.options.store;
+    match (has_value("path")?, has_value("store")?) {
+        (true, false) => store.server = None,
+        (false, true) => store.path = None,
+        _ => {}
     }
-
-    fn store_settings(&self) -> Result<StoreSettings, String> {
-        let server = self.store.as_ref().map(|address| address.parse::<PostgresOptions>());
-        let server = server.transpose().map_err(|problem| problem.to_string())?;
-        Ok(StoreSettings { path: self.path.clone(), server, ..StoreSettings::default() })
-    }
-
-    fn management_settings(&self) -> Result<ManagementSettings, String> {
-        let rate_limit = match self.rate_limit {
-            Some((requests, window)) => Some((requests, seconds("rate_limit", window)?)),
-            None => None,
-        };
-        Ok(ManagementSettings {
-            host: self.host.clone(),
-            port: self.port,
-            public_url: self.public_url.clone(),
-            rate_limit,
-            connections: connection_limit("max_api_connections", self.max_api_connections)?,
-            ..ManagementSettings::default()
-        })
-    }
-
-    fn token_settings(&self) -> Result<TokenSettings, String> {
-        let admin_key = match (&self.api_key, &self.admin_key_file) {
-            (Some(_), Some(_)) => {
-                return Err("api_key and admin_key_file exclude each other".to_owned());
-            }
-            (None, Some(file)) => {
-                Some(service::read_admin_key(file).map_err(|problem| problem.to_string())?)
-            }
-            (key, None) => key.clone().map(Secret),
-        };
-        Ok(TokenSettings { admin_key, authtoken: self.authtoken.clone().map(Secret) })
-    }
-
-    fn gateway_settings(&self) -> Result<GatewaySettings, String> {
-        let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
-        let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
-        let per_address = self.max_connections_per_address;
-        Ok(GatewaySettings {
-            host: self.edge_host.clone(),
-            http_port: self.http_port,
-            https_port: self.https_port,
-            base_domain: self.base_domain.clone(),
-            tls_endpoints: self.tls_endpoints,
-            trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
-            ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
-            connections: connection_limit("max_connections", self.max_connections)?,
-            connections_per_address: connection_limit("max_connections_per_address", per_address)?,
-            ..GatewaySettings::default()
-        })
-    }
-
-    fn agent_settings(&self) -> Result<AgentSettings, String> {
-        Ok(AgentSettings {
-            port: self.agent_port,
-            connections: connection_limit("max_agent_connections", self.max_agent_connections)?,
-            heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
-            heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
-            reserve: seconds("reserve", self.reserve)?,
-            ..AgentSettings::default()
-        })
-    }
-
-    fn monitoring_settings(&self) -> Result<MonitoringSettings, String> {
-        let admin_addr = self.admin_addr.as_ref().map(|text| {
-            let problem = |problem| format!("admin_addr: {:?} {problem}", mask::url(text));
-            HostPort::parse_to_listen(text).map_err(problem)
-        });
-        let admin_addr = admin_addr.transpose()?;
-        Ok(MonitoringSettings { admin_addr, ..MonitoringSettings::default() })
-    }
+    Ok(config.options)
 }
 
-/// Returns the duration of an argument.
-fn seconds(name: &str, seconds: f64) -> Result<Duration, String> {
-    Duration::try_from_secs_f64(seconds).map_err(|problem| format!("{name}: {problem}"))
+fn load_settings(file: Option<&Path>, settings: Option<&str>) -> Result<ServeConfig, String> {
+    let settings = settings.map_or(Ok(Value::Null), serde_json::from_str);
+    let settings = settings.map_err(|problem| format!("settings: {problem}"))?;
+    load_embedded(file, settings).map_err(|problems| problems.join("\n"))
 }
 
-/// The settings that an argument stands for, by their keys.
-fn keys_of(name: &str) -> Vec<&str> {
-    match name {
-        "heartbeat" => vec!["agent.heartbeat_interval", "agent.heartbeat_tolerance"],
-        "reserve" => vec!["agent.reserve"],
-        "api_key" | "admin_key_file" => vec!["admin_key"],
-        "certificate" => vec!["certificate", "certificate_key"],
-        name if NO_SETTINGS.contains(&name) => Vec::new(),
-        name => vec![name],
+/// Returns the value of an argument as a file would have it, or `None` for Python's. Sequences have a text for each
+/// item.
+fn read_texts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<OsString>>> {
+    if value.is_none() {
+        return Ok(None);
     }
+    if let Some(text) = read_text(value) {
+        return Ok(Some(vec![text]));
+    }
+    let problem = |value: &Bound<'_, PyAny>| {
+        let problem = format!("{name}: {} is no type of a setting", class_name(value));
+        error::new_exception(value.py(), "ConfigError", &problem)
+    };
+    let items = value.try_iter().map_err(|_| problem(value))?;
+    let texts = items.map(|item| {
+        let item = item?;
+        read_text(&item).ok_or_else(|| problem(&item))
+    });
+    texts.collect::<PyResult<_>>().map(Some)
 }
 
-/// A number of connections; whether it is enough is for the service to say.
-fn connection_limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> {
-    let Some(connections) = connections else { return Ok(None) };
-    let limit = usize::try_from(connections);
-    limit
-        .map(Some)
-        .map_err(|_| format!("{name}: {connections} connections are too few; at least 1 is needed"))
+/// The text of a truth value, a path, a text or a number.
+fn read_text(value: &Bound<'_, PyAny>) -> Option<OsString> {
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Some(flag.is_true().to_string().into());
+    }
+    let path = value.extract::<PathBuf>().map(PathBuf::into_os_string);
+    let path = path.or_else(|_| value.extract::<i64>().map(|number| number.to_string().into()));
+    path.or_else(|_| value.extract::<f64>().map(|number| number.to_string().into())).ok()
 }
 
 struct RunningService {
@@ -254,12 +138,23 @@ struct RunningService {
 
 #[pymethods]
 impl PyService {
-    /// Starts a service; the options are those of `ginnel.Service`, as it passes them on.
+    /// Starts a service. The keywords are the arguments of `ginnel.Service` that its caller has passed, as far as they
+    /// are settings; `config` is a configuration file, `settings` has more settings as JSON, and `origin` is a seed
+    /// with microseconds since the Unix epoch.
     #[new]
-    fn new(py: Python<'_>, options: ServiceArguments) -> PyResult<Self> {
-        let options = options
-            .into_options()
-            .map_err(|problem| error::new_exception(py, "ConfigError", &problem))?;
+    fn new(
+        py: Python<'_>,
+        keywords: &Bound<'_, PyDict>,
+        config: Option<PathBuf>,
+        settings: Option<&str>,
+        origin: Option<(u64, u64)>,
+        kept_calls: usize,
+    ) -> PyResult<Self> {
+        let origin = origin.map_or_else(Origin::default, |(seed, begin)| {
+            Origin::from_seed(seed, UNIX_EPOCH + Duration::from_micros(begin))
+        });
+        let options = read_options(keywords, config, settings)?;
+        let options = Options { origin, kept_calls, ..options };
         let path = options.store.path.clone();
         let in_memory = path.is_none() && options.store.server.is_none();
         let runtime = ThreadRuntime::start("ginnel-service")?;

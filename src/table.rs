@@ -44,6 +44,7 @@ pub(super) fn service_settings() -> String {
         let default = setting.display_value(&ServeConfig::default());
         json!({
             "key": setting.key,
+            "keyword": setting.keyword,
             "value": setting.value_name,
             "doc": setting.doc,
             "default": default.unwrap_or_else(|| setting.unset.to_owned()),

@@ -457,7 +457,7 @@ def test_a_trial_refuses_what_the_service_refuses() -> None:
 
 def test_the_option_is_one_of_four_words() -> None:
     wrong: Any = "ignore"
-    with pytest.raises(ginnel.ConfigError, match='ambiguous_paths: "ignore" is neither'):
+    with pytest.raises(ginnel.ConfigError, match="ambiguous_paths: 'ignore' is neither"):
         ginnel.Service(ambiguous_paths=wrong)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 import ginnel
+from ginnel import _native
+from ginnel._core.service import NO_SETTINGS
 from processes import Command, wait_until
 
 KEY = "a" * 27 + "_1" + "b" * 20
@@ -342,6 +345,18 @@ def test_every_argument_of_a_service_goes_with_a_file(tmp_path: Path) -> None:
         assert service.http_url is not None
         with pytest.raises(ginnel.APIStatusError, match="over its limit of 1024 bytes"):
             service.client().ip_policies.create(metadata="x" * 2000)
+
+
+def test_every_argument_of_a_service_is_the_keyword_of_a_setting() -> None:
+    rows = [row for row in json.loads(_native.service_settings()) if row["keyword"]]
+    parameters = inspect.signature(ginnel.Service).parameters
+
+    assert {row["keyword"] for row in rows} == parameters.keys() - NO_SETTINGS
+    defaults = {row["keyword"]: row["default"] for row in rows}
+    for name, default in defaults.items():
+        usual = parameters[name].default
+        if isinstance(usual, bool | int | str):
+            assert str(usual).lower() == default, name
 
 
 def test_the_environment_is_not_read_for_a_service_in_python(

@@ -42,15 +42,15 @@ settings! {
         host: String = "127.0.0.1".to_owned(),
             "edge_host", "HOST",
             "The host name or address for public traffic",
-            listed_in_help();
+            listed_in_help(), with_keyword();
         http_port: Option<u16> = Some(0),
             "http_port", "PORT",
             "The port for public HTTP; 0 picks a free port, none disables it",
-            listed_in_help();
+            listed_in_help(), with_keyword();
         https_port: Option<u16> = Some(0),
             "https_port", "PORT",
             "The port for public HTTPS; 0 picks a free port, none disables it",
-            listed_in_help();
+            listed_in_help(), with_keyword();
         public_http_port: Option<NonZeroU16> = None,
             "public_http_port", "N",
             "The port for HTTP in addresses that visitors get, if a load balancer listens at another one",
@@ -62,7 +62,7 @@ settings! {
         base_domain: Option<String> = None,
             "base_domain", "DOMAIN",
             "The domain below which tunnels get host names; without it, each gets a port",
-            listed_in_help();
+            listed_in_help(), with_keyword();
     }
 
     /// The settings of proxies and paths.
@@ -70,14 +70,14 @@ settings! {
         trusted_proxies: TrustedProxies = TrustedProxies::default(),
             "trusted_proxies", "CIDR",
             "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs",
-            listed_in_help(), live();
+            listed_in_help(), live(), with_keyword();
         proxy_protocol: bool = false,
             "proxy_protocol", "BOOL",
             "Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents";
         ambiguous_paths: AmbiguousPaths = AmbiguousPaths::default(),
             "ambiguous_paths", "WHAT",
             "Treatment of ambiguous paths, if a route or a rule looks at paths",
-            live();
+            live(), with_keyword();
         enforce_ip_restrictions: bool = true,
             "enforce_ip_restrictions", "BOOL",
             "Reject clients that IP restrictions do not allow; false only warns, for operators who are locked out";
@@ -87,7 +87,8 @@ settings! {
     tunnel_ports {
         tls_endpoints: bool = false,
             "tls_endpoints", "BOOL",
-            "Speak TLS on the ports of tunnels that ask for HTTPS";
+            "Speak TLS on the ports of tunnels that ask for HTTPS",
+            with_keyword();
     }
 
     /// The setting of issuers.
@@ -109,11 +110,11 @@ settings! {
         connections: Option<usize> = None,
             "max_connections", "N",
             "The most visitor connections that may be open",
-            with_bounds(1, u32::MAX as u64), live(), when_unset(ALL_THAT_IS_LEFT);
+            with_bounds(1, u32::MAX as u64), live(), when_unset(ALL_THAT_IS_LEFT), with_keyword();
         connections_per_address: Option<usize> = None,
             "max_connections_per_address", "N",
             "The most visitor connections that may be open from one address",
-            with_bounds(1, u32::MAX as u64), live(), when_unset("a quarter of these, 500 to 1,024");
+            with_bounds(1, u32::MAX as u64), live(), when_unset("a quarter of these, 500 to 1,024"), with_keyword();
     }
 
     /// The limits of one connection besides [`Timeouts`], under `edge`.

@@ -23,11 +23,11 @@ settings! {
         certificate: Option<PathBuf> = None,
             "certificate", "FILE",
             "A PEM file with a certificate for the host names in it; read again at a reload",
-            listed_in_help(), live();
+            listed_in_help(), live(), with_keyword();
         key: Option<PathBuf> = None,
             "certificate_key", "FILE",
             "A PEM file with the private key of the certificate",
-            listed_in_help(), live();
+            listed_in_help(), live(), named_keyword("certificate");
     }
 }
 

@@ -29,18 +29,19 @@ settings! {
         host: String = "127.0.0.1".to_owned(),
             "host", "HOST",
             "The name or address of the listener",
-            listed_in_help();
+            listed_in_help(), with_keyword();
         port: u16 = 0,
             "port", "PORT",
             "The port of the listener; 0 picks a free port",
-            listed_in_help();
+            listed_in_help(), with_keyword();
     }
 
     /// The settings of its address and its pages.
     offers {
         public_url: Option<String> = None,
             "public_url", "URL",
-            "The URL to put into responses, if clients reach the API at another one";
+            "The URL to put into responses, if clients reach the API at another one",
+            with_keyword();
         console: bool = true,
             "console", "BOOL",
             "Serve a console for people at /console of the management address",
@@ -48,7 +49,7 @@ settings! {
         rate_limit: Option<(u32, Duration)> = None,
             "rate_limit", "N/60s",
             "Allow this many requests per account in a rolling window of seconds",
-            live();
+            live(), with_keyword();
     }
 
     /// The limit of connections.
@@ -56,7 +57,7 @@ settings! {
         connections: Option<usize> = None,
             "max_api_connections", "N",
             "The most connections to the management API that may be open",
-            with_bounds(1, u32::MAX as u64), live(), when_unset(AN_EIGHTH);
+            with_bounds(1, u32::MAX as u64), live(), when_unset(AN_EIGHTH), with_keyword();
     }
 }
 

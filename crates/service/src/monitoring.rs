@@ -30,7 +30,7 @@ settings! {
         admin_addr: Option<HostPort> = None,
             "admin_addr", "HOST:PORT",
             "Address of /healthz, /readyz and /metrics, such as 127.0.0.1:4090",
-            listed_in_help(), when_unset("nowhere, and nothing is counted");
+            listed_in_help(), when_unset("nowhere, and nothing is counted"), with_keyword();
     }
 
     /// The setting of the end.

@@ -16,11 +16,11 @@ settings! {
         path: Option<PathBuf> = None,
             "path", "FILE",
             "The SQLite database; without it, all data is lost when the process ends",
-            listed_in_help();
+            listed_in_help(), with_keyword();
         server: Option<PostgresOptions> = None,
             "store", "URL",
             "The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a password",
-            listed_in_help();
+            listed_in_help(), with_keyword();
     }
 
     /// The setting of its clock.

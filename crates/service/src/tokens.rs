@@ -35,14 +35,15 @@ settings! {
         admin_key: Option<Secret> = None,
             "admin_key", "KEY",
             "The admin key of a new database, or one that an existing database holds",
-            named_variable("GINNEL_API_KEY");
+            named_variable("GINNEL_API_KEY"), named_keyword("api_key");
     }
 
     /// The setting of the first authtoken.
     authtoken {
         authtoken: Option<Secret> = None,
             "authtoken", "TOKEN",
-            "The authtoken for agents of a new database, or one that an existing database holds";
+            "The authtoken for agents of a new database, or one that an existing database holds",
+            with_keyword();
     }
 }
 

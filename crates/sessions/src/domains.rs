@@ -29,7 +29,8 @@ settings! {
     rows {
         reserved_only: bool = false,
             "reserved_domains_only", "BOOL",
-            "Let edges and tunnels use only domains that their owner has reserved";
+            "Let edges and tunnels use only domains that their owner has reserved",
+            with_keyword();
     }
 }
 

@@ -98,6 +98,9 @@ pub struct Setting<C: 'static> {
     pub flag: SettingName,
     /// What it is called in the environment.
     pub variable: SettingName,
+    /// The keyword argument of another program that sets it, if there is one. Several settings may have the same
+    /// keyword, which takes a value for each.
+    pub keyword: Option<&'static str>,
     /// Where it is kept.
     pub field: SettingField<C>,
 }
@@ -143,6 +146,7 @@ macro_rules! setting {
             is_usual: false,
             flag: $crate::SettingName::OfKey,
             variable: $crate::SettingName::OfKey,
+            keyword: None,
             field: $crate::SettingField {
                 kind: <$type as $crate::SettingValue>::KIND,
                 choices: <$type as $crate::SettingValue>::CHOICES,
@@ -263,6 +267,18 @@ impl<C> Setting<C> {
         self
     }
 
+    /// A keyword argument with the name of the key sets it.
+    pub const fn with_keyword(self) -> Self {
+        let key = self.key;
+        self.named_keyword(key)
+    }
+
+    /// A keyword argument with this name sets it.
+    pub const fn named_keyword(mut self, name: &'static str) -> Self {
+        self.keyword = Some(name);
+        self
+    }
+
     /// Files may use this name as well.
     pub const fn with_alias(mut self, name: &'static str) -> Self {
         self.alias = Some(name);
@@ -349,9 +365,22 @@ impl<C> Setting<C> {
         config: &mut C,
         values: &[impl AsRef<OsStr>],
     ) -> Result<(), String> {
+        self.replace_within(config, values, self.bounds)
+    }
+
+    /// Reads values like [`Setting::replace_value`], within other bounds.
+    ///
+    /// # Errors
+    /// With what is wrong, for a sentence behind the name of the setting.
+    pub fn replace_within(
+        &self,
+        config: &mut C,
+        values: &[impl AsRef<OsStr>],
+        bounds: Bounds,
+    ) -> Result<(), String> {
         (self.field.clear)(config);
         values.iter().map(AsRef::as_ref).try_for_each(|value| {
-            let read = (self.field.read)(config, value, self.bounds);
+            let read = (self.field.read)(config, value, bounds);
             read.map_err(|problem| match self.field.kind {
                 // Of many values, it is said which.
                 ValueKind::List => {

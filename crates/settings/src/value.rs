@@ -493,7 +493,7 @@ impl SettingValue for Option<(u32, Duration)> {
         let read = || {
             let (requests, window) = text.to_str()?.split_once('/')?;
             let seconds = window.strip_suffix('s').unwrap_or(window).parse().ok()?;
-            Some((requests.parse().ok()?, Duration::from_secs(seconds)))
+            Some((requests.parse().ok()?, Duration::try_from_secs_f64(seconds).ok()?))
         };
         let rate = read()
             .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero());
@@ -505,7 +505,7 @@ impl SettingValue for Option<(u32, Duration)> {
     }
 
     fn text(&self) -> Option<String> {
-        self.map(|(requests, window)| format!("{requests}/{}s", window.as_secs()))
+        self.map(|(requests, window)| format!("{requests}/{}s", window.as_secs_f64()))
     }
 }
 
@@ -515,7 +515,6 @@ pub(super) fn to_os_strings(values: &[impl AsRef<OsStr>]) -> Vec<OsString> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -553,7 +552,8 @@ mod tests {
         let read = |text| read::<Rate>(text, Bounds::ALL);
         assert_eq!(read("120/60s"), Ok(Some((120, Duration::from_secs(60)))));
         assert_eq!(read("1/1"), Ok(Some((1, Duration::from_secs(1)))));
-        for bad in ["", "120", "0/60s", "1/0s", "-1/60", "a/b", "1/60m"] {
+        assert_eq!(read("5/0.5s"), Ok(Some((5, Duration::from_millis(500)))));
+        for bad in ["", "120", "0/60s", "1/0s", "-1/60", "1/-1", "a/b", "1/60m", "1/inf"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

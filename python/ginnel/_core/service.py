@@ -25,28 +25,39 @@ if TYPE_CHECKING:
     _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
-def _notes_passed(method: _Init) -> _Init:
-    """A constructor that keeps which of its arguments were passed."""
+NO_SETTINGS = frozenset({"config", "settings", "seed", "begin"})
+"""The arguments that are no settings of their own."""
+
+KEPT_CALLS = 10_000
+"""How many calls `Service.calls` has at most."""
+
+
+def _keeps_settings(method: _Init) -> _Init:
+    """A constructor that keeps the settings among the arguments that its caller has passed.
+
+    The core knows each by its name, from the row of the setting.
+    """
     whole = method.__wrapped__  # type: ignore[attr-defined]
     names = whole.__code__.co_varnames[1 : whole.__code__.co_argcount]
 
-    def noted(self: Service, *arguments: Any, **options: Any) -> None:
-        self._passed = [*names[: len(arguments)], *options]
+    def kept(self: Service, *arguments: Any, **options: Any) -> None:
+        passed = dict(zip(names, arguments, strict=False)) | options
+        self._keywords = {name: passed[name] for name in passed if name not in NO_SETTINGS}
         method(self, *arguments, **options)
 
     for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
-        setattr(noted, name, getattr(method, name))
-    noted.__wrapped__ = whole  # type: ignore[attr-defined]
-    return noted  # type: ignore[return-value]
+        setattr(kept, name, getattr(method, name))
+    kept.__wrapped__ = whole  # type: ignore[attr-defined]
+    return kept  # type: ignore[return-value]
 
 
 class Service(InProcess):
     """The management API, served from this process until `stop` or the end of a `with` block."""
 
-    _passed: list[str]
-    """The names of the arguments that the caller has passed."""
+    _keywords: dict[str, object]
+    """The settings that the caller has passed as arguments, until the service starts: it may hold secrets."""
 
-    @_notes_passed
+    @_keeps_settings
     @takes_options
     def __init__(
         self,
@@ -160,39 +171,11 @@ class Service(InProcess):
 
         self._logs = Attachment(self)
         self._service = _native.Service(
-            {
-                "path": path,
-                "store": store,
-                "host": host,
-                "port": port,
-                "api_key": api_key,
-                "admin_key_file": admin_key_file,
-                "authtoken": authtoken,
-                "public_url": public_url,
-                "rate_limit": rate_limit,
-                "agent_port": agent_port,
-                "edge_host": edge_host,
-                "http_port": http_port,
-                "https_port": https_port,
-                "base_domain": base_domain,
-                "tls_endpoints": tls_endpoints,
-                "certificate": certificate,
-                "reserved_domains_only": reserved_domains_only,
-                "trusted_proxies": list(trusted_proxies),
-                "ambiguous_paths": ambiguous_paths,
-                "max_connections": max_connections,
-                "max_connections_per_address": max_connections_per_address,
-                "max_api_connections": max_api_connections,
-                "max_agent_connections": max_agent_connections,
-                "heartbeat": heartbeat,
-                "reserve": reserve,
-                "admin_addr": admin_addr,
-                "kept_calls": 10_000,
-                "origin": _origin(seed, begin),
-                "config": config,
-                "settings": None if settings is None else _as_json(settings),
-                "passed": self._passed,
-            }
+            vars(self).pop("_keywords"),
+            config,
+            None if settings is None else _as_json(settings),
+            _origin(seed, begin),
+            KEPT_CALLS,
         )
         self._rehearsal = _native.Rehearsal(self._service)
         # To return to; other databases may be large, and are not ours to empty.

@@ -1,14 +1,14 @@
 //! The configuration of a service in another program: a file and values take the place of a command
 //! line, and the environment is not read.
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use serde_json::Value;
 
-use ginnel_settings::{ConfigFile, Setting, SettingSection, SettingSources};
+use ginnel_settings::{Bounds, ConfigFile, Setting, SettingSection, SettingSources, ValueKind};
 
 use super::{SECTIONS, ServeConfig, load_config, read_file};
-use crate::Options;
 
 /// What stands for the place of values in problems.
 const PLACE: &str = "settings";
@@ -37,22 +37,48 @@ pub fn load_embedded(file: Option<&Path>, values: Value) -> Result<ServeConfig, 
     Ok(config)
 }
 
-/// Takes settings from other options, by their keys.
+/// Reads the value of a keyword argument into the settings that it stands for; none resets them. An argument may
+/// exceed the bounds of a file. The start of the service rejects values that cannot work.
 ///
 /// # Errors
-/// When there is no setting of a key.
-pub fn replace_settings(
+/// If there is no such keyword, or the value cannot be read. The problem begins with the keyword.
+pub fn replace_keyword(
     config: &mut ServeConfig,
-    options: Options,
-    keys: &[&str],
+    keyword: &str,
+    values: Option<Vec<OsString>>,
 ) -> Result<(), String> {
-    let from = ServeConfig { options, ..ServeConfig::default() };
-    keys.iter().try_for_each(|key| {
-        let setting = all_settings().find(|setting| setting.key == *key);
-        let setting = setting.ok_or_else(|| format!("there is no setting {key}"))?;
-        (setting.field.copy)(config, &from);
-        Ok(())
-    })
+    let settings: Vec<_> = all_settings().filter(|it| it.keyword == Some(keyword)).collect();
+    let replaced = match (settings.as_slice(), values) {
+        ([], _) => Err("there is no setting for this argument".to_owned()),
+        (settings, None) => settings.iter().try_for_each(|setting| unset_value(config, setting)),
+        ([setting], Some(values)) if setting.field.kind == ValueKind::List => {
+            setting.replace_within(config, &values, Bounds::ALL)
+        }
+        ([setting], Some(parts)) => {
+            setting.replace_within(config, &[parts.join(OsStr::new("/"))], Bounds::ALL)
+        }
+        (settings, Some(values)) if settings.len() == values.len() => {
+            let mut pairs = settings.iter().zip(values);
+            pairs.try_for_each(|(it, value)| it.replace_within(config, &[value], Bounds::ALL))
+        }
+        (settings, Some(values)) => {
+            Err(format!("takes {} values, not {}", settings.len(), values.len()))
+        }
+    };
+    replaced.map_err(|problem| format!("{keyword}: {problem}"))
+}
+
+/// A setting without a value has its default, unless the default is a port: then nothing listens.
+fn unset_value(config: &mut ServeConfig, setting: &Setting<ServeConfig>) -> Result<(), String> {
+    let usual = ServeConfig::default();
+    if (setting.field.text)(&usual).is_none() {
+        (setting.field.copy)(config, &usual);
+        return Ok(());
+    }
+    match setting.value_name {
+        "PORT" => setting.replace_value(config, &["none"]),
+        _ => Err("needs a value, not None; leave the argument out".to_owned()),
+    }
 }
 
 /// The settings that a service has in any program.
@@ -70,6 +96,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Options;
     use serde_json::json;
 
     #[test]
@@ -96,5 +123,31 @@ mod tests {
         );
         let misplaced = problems(json!({"log_level": "info"}));
         assert_eq!(misplaced, ["settings: log_level: is a setting of `ginnel serve` alone"]);
+    }
+
+    #[test]
+    fn a_keyword_takes_a_value_for_each_of_its_settings() {
+        let mut config = ServeConfig::default();
+        let mut replace = |keyword: &str, values: Option<&[&str]>| {
+            let values = values.map(|it| it.iter().map(OsString::from).collect());
+            replace_keyword(&mut config, keyword, values)
+        };
+
+        assert_eq!(replace("heartbeat", Some(&["0.01", "2"])), Ok(()));
+        assert_eq!(replace("rate_limit", Some(&["120", "0.5"])), Ok(()));
+        assert_eq!(replace("trusted_proxies", Some(&["10.0.0.0/8", "::1"])), Ok(()));
+        assert_eq!(replace("http_port", None), Ok(()));
+        assert_eq!(replace("max_connections", Some(&["0"])), Ok(()));
+        let problem = replace("heartbeat", Some(&["1"])).unwrap_err();
+        assert_eq!(problem, "heartbeat: takes 2 values, not 1");
+        let problem = replace("edge_host", None).unwrap_err();
+        assert_eq!(problem, "edge_host: needs a value, not None; leave the argument out");
+
+        let Options { agents, management, gateway, .. } = config.options;
+        assert_eq!(agents.heartbeat_interval, Duration::from_millis(10));
+        assert_eq!(agents.heartbeat_tolerance, Duration::from_secs(2));
+        assert_eq!(management.rate_limit, Some((120, Duration::from_millis(500))));
+        assert_eq!(gateway.trusted_proxies.ranges().len(), 2);
+        assert_eq!((gateway.http_port, gateway.connections), (None, Some(0)));
     }
 }

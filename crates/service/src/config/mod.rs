@@ -10,7 +10,7 @@ mod sections;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use embedded::{embedded_settings, load_embedded, replace_settings};
+pub use embedded::{embedded_settings, load_embedded, replace_keyword};
 pub use sections::SECTIONS;
 
 use ginnel_base::logging::{LogFormat, LogLevels};
@@ -34,7 +34,7 @@ settings! {
         admin_key_file: Option<PathBuf> = None,
             "admin_key_file", "FILE",
             "A file that holds the admin key",
-            listed_in_help();
+            listed_in_help(), with_keyword();
     }
 
     /// The setting of the file with the authtoken.

@@ -25,7 +25,7 @@ settings! {
         port: Option<u16> = Some(0),
             "agent_port", "PORT",
             "The port for agents; 0 picks a free port, none disables it",
-            listed_in_help();
+            listed_in_help(), with_keyword();
     }
 
     /// The limit of connections.
@@ -33,7 +33,7 @@ settings! {
         connections: Option<usize> = None,
             "max_agent_connections", "N",
             "The most agent connections that may be open",
-            with_bounds(1, u32::MAX as u64), live(), when_unset(AN_EIGHTH);
+            with_bounds(1, u32::MAX as u64), live(), when_unset(AN_EIGHTH), with_keyword();
     }
 
     /// The limits of one agent, under `agent`.
@@ -57,11 +57,11 @@ settings! {
         heartbeat_interval: Duration = Duration::from_secs(10),
             "agent.heartbeat_interval", "DURATION",
             "The interval of heartbeats: an agent is asked when it sent nothing for one and a half, and each sixth time",
-            with_time_bounds(), live();
+            with_time_bounds(), live(), named_keyword("heartbeat");
         heartbeat_tolerance: Duration = Duration::from_secs(15),
             "agent.heartbeat_tolerance", "DURATION",
             "Maximum delay of a heartbeat's response before the agent counts as gone",
-            with_time_bounds(), live();
+            with_time_bounds(), live(), named_keyword("heartbeat");
         streams: usize = 500,
             "agent.max_streams", "N",
             "Maximum number of concurrent visitor connections of an agent; agents of other makers fail above 500",
@@ -77,7 +77,7 @@ settings! {
         reserve: Duration = Duration::from_secs(30),
             "agent.reserve", "DURATION",
             "Time for which the addresses of an agent that is gone are kept for it",
-            with_bounds(0, 30 * 86_400_000), live();
+            with_bounds(0, 30 * 86_400_000), live(), named_keyword("reserve");
     }
 }
 
