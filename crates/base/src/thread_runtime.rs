@@ -64,7 +64,6 @@ impl ThreadRuntime {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 

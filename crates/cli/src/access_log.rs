@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use ginnel_base::logging::{LogFormat, LogValue, count_dropped_access, ignore};
 use ginnel_gateway::{Event, EventDelivery, EventSubscriber};
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 use super::lines::{LineSource, start_writing};
 use super::log_file::{LogFile, LogOutput};
 
@@ -31,7 +31,7 @@ pub(super) fn is_stdout(path: &Path) -> bool {
 }
 
 /// Where lines go.
-pub(super) fn open_output(path: &Path) -> Result<LogOutput, CliError> {
+pub(super) fn open_output(path: &Path) -> CommandResult<LogOutput> {
     match is_stdout(path) {
         true => Ok(LogOutput::Stdout),
         false => LogFile::open(path).map(LogOutput::File),
@@ -55,7 +55,7 @@ impl AccessLog {
         events: EventSubscriber,
         output: LogOutput,
         format: LogFormat,
-    ) -> Result<Self, CliError> {
+    ) -> CommandResult<Self> {
         let (lines, queue) = sync_channel(MAX_QUEUED_LINES);
         let writing = start_writing("ginnel-access-log", AccessLines { queue, format }, output);
         let failed = |error: io::Error| CliError::new(Exit::Failed, error.to_string());

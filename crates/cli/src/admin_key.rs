@@ -7,7 +7,7 @@ use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use ginnel_service::{Error, new_admin_key};
 use ginnel_store::{DatabaseLocation, PostgresAddressError, StoreError};
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::output::print_line;
 use super::runtime;
 
@@ -42,7 +42,7 @@ pub(super) fn command() -> Command {
         .subcommand(new)
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
     let database = database_location(matches)?;
     let out = matches.get_one::<PathBuf>("out");
@@ -55,7 +55,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     Ok(())
 }
 
-fn database_location(matches: &ArgMatches) -> Result<DatabaseLocation, CliError> {
+fn database_location(matches: &ArgMatches) -> CommandResult<DatabaseLocation> {
     match matches.get_one::<String>("store") {
         Some(address) => {
             let options = address.parse().map_err(|problem: PostgresAddressError| {

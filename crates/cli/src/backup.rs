@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use ginnel_store::{self as store, BackupReport, Overwrite, RestoreReport, StoreError};
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::output::print_line;
 use super::{download, operations};
 
@@ -66,7 +66,7 @@ pub(super) fn restore_command() -> Command {
         .args(flag_arguments("Replace the database if there is one"))
 }
 
-pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_backup(matches: &ArgMatches) -> CommandResult<()> {
     let report = match matches.get_one::<String>(URL) {
         None => store::back_up(
             &read_path(matches, PATH),
@@ -87,7 +87,7 @@ pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), CliError> {
     Ok(())
 }
 
-pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_restore(matches: &ArgMatches) -> CommandResult<()> {
     let report = store::restore_database(
         &read_path(matches, COPY),
         &read_path(matches, PATH),

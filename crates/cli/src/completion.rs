@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::help::{self, HelpScope};
 use super::output::write_completion;
 
@@ -18,7 +18,7 @@ pub(super) fn command() -> Command {
         .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).help("The shell"))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let Some(shell) = matches.get_one::<Shell>("shell") else {
         return Err(CliError::usage("no shell given"));
     };

@@ -11,7 +11,7 @@ use ginnel_service::{check_bind, check_labeled_bind};
 use ginnel_settings::{ResolvedSettings, SettingSection, ValueKind};
 
 use super::agent::{config_argument, find_conflicts, load_config, locate_problem};
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::output::{eprint_line, print_line};
 use super::settings;
 
@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
         .subcommands([check.arg(config_argument()), show])
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     match matches.subcommand() {
         Some(("check", matches)) => check_config(matches),
         Some(("show", matches)) if matches.get_flag("agent") => show_agent(matches),
@@ -41,7 +41,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     }
 }
 
-fn check_config(matches: &ArgMatches) -> Result<(), CliError> {
+fn check_config(matches: &ArgMatches) -> CommandResult<()> {
     let loaded = load_config(matches)?;
     let problems = find_problems(&loaded);
     if !problems.is_empty() {
@@ -90,7 +90,7 @@ fn check_bind_message(message: &BindMessage) -> Result<(), String> {
     }
 }
 
-fn show_service(matches: &ArgMatches) -> Result<(), CliError> {
+fn show_service(matches: &ArgMatches) -> CommandResult<()> {
     let mut paths = matches.get_many::<PathBuf>("config").into_iter().flatten();
     let (path, more) = (paths.next(), paths.next());
     if more.is_some() {
@@ -102,7 +102,7 @@ fn show_service(matches: &ArgMatches) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show_agent(matches: &ArgMatches) -> Result<(), CliError> {
+fn show_agent(matches: &ArgMatches) -> CommandResult<()> {
     let loaded = load_config(matches)?;
     let tables = [&loaded.config.tunnels, &loaded.config.mocks];
     let entries =

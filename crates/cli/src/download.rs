@@ -9,7 +9,7 @@ use ginnel_client::{Client, Error};
 use ginnel_store::{BackupReport, CopyTarget, Overwrite, StoreError};
 
 use super::backup::explain_existing;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 
 /// Has the service make a copy, and writes it to a file that only its owner can read.
 ///
@@ -18,7 +18,7 @@ pub(super) fn download_backup(
     client: &Client,
     to: &Path,
     overwrite: Overwrite,
-) -> Result<BackupReport, CliError> {
+) -> CommandResult<BackupReport> {
     // Before the service is asked, which would make a copy for nothing.
     let mut target = CopyTarget::for_file(to, overwrite).map_err(explain_existing)?;
     receive_backup(client, target.file(), to)?;
@@ -26,7 +26,7 @@ pub(super) fn download_backup(
 }
 
 /// Writes what the service sends.
-fn receive_backup(client: &Client, file: &mut File, to: &Path) -> Result<(), CliError> {
+fn receive_backup(client: &Client, file: &mut File, to: &Path) -> CommandResult<()> {
     let mut written = Ok(());
     let mut sink = |piece: &[u8]| {
         written = file.write_all(piece);

@@ -30,6 +30,9 @@ pub enum Exit {
     Unreachable = 9,
 }
 
+/// The result of a command.
+pub(super) type CommandResult<T> = Result<T, CliError>;
+
 /// Why a command failed, in one line.
 #[derive(Debug)]
 pub(super) struct CliError {

@@ -48,7 +48,7 @@ use clap::{ArgMatches, Command};
 pub use error::Exit;
 pub use ngrok::set_interpreter;
 
-use error::CliError;
+use error::{CliError, CommandResult};
 use help::HelpScope;
 
 use ginnel_net::secret_file::take_readable_files;
@@ -56,7 +56,7 @@ use ginnel_net::secret_file::take_readable_files;
 /// A subcommand: its declaration, and the function that runs it.
 struct Subcommand {
     command: fn() -> Command,
-    run: fn(&ArgMatches) -> Result<(), CliError>,
+    run: fn(&ArgMatches) -> CommandResult<()>,
 }
 
 /// Subcommands for one task, under a title.
@@ -148,7 +148,7 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     exit as u8
 }
 
-fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
+fn run(arguments: Vec<OsString>) -> CommandResult<()> {
     let mut command = help::arrange_help(command(), HelpScope::from_arguments(&arguments));
     let matches = match command.try_get_matches_from_mut(arguments) {
         Ok(matches) => matches,

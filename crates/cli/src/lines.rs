@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ginnel_base::logging::ignore;
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 use super::log_file::LogOutput;
 
 /// The lines that a thread writes.
@@ -59,7 +59,7 @@ impl LineWriter {
         max_queued: usize,
         output: LogOutput,
         on_lost: impl FnMut() + Send + 'static,
-    ) -> Result<Self, CliError> {
+    ) -> CommandResult<Self> {
         let (queue, entries) = mpsc::sync_channel(max_queued);
         let started = start_writing("ginnel-lines", QueuedLines { entries, on_lost }, output);
         started.map_err(|error| CliError::new(Exit::Failed, format!("the log: {error}")))?;

@@ -9,7 +9,7 @@ use ginnel_api::mask;
 use ginnel_base::files;
 use ginnel_base::logging;
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::output::{eprint_line, try_print_line};
 
 /// How many files there are.
@@ -84,7 +84,7 @@ pub(super) struct LogFile {
 
 impl LogFile {
     /// Opens a file, which is made if need be.
-    pub(super) fn open(path: &Path) -> Result<Self, CliError> {
+    pub(super) fn open(path: &Path) -> CommandResult<Self> {
         let reopened = REOPENED.load(Relaxed);
         let file =
             open_append(path).map_err(|error| CliError::usage(describe_error(path, &error)))?;

@@ -11,7 +11,7 @@ use clap::{Arg, ArgMatches, value_parser};
 use ginnel_api::mask;
 use ginnel_base::logging::{self, LogFormat, LogLevel, LogLevels, count_dropped, ignore, or_debug};
 
-use super::error::CliError;
+use super::error::CommandResult;
 use super::lines::{LineSource, start_writing};
 use super::log_file::{LogFile, LogOutput};
 use super::output::eprint_line;
@@ -93,20 +93,20 @@ pub(super) struct LogWriter {
 
 impl LogWriter {
     /// Starts to write; none where nobody asked for it.
-    pub(super) fn start(options: &LogOptions) -> Result<Option<Self>, CliError> {
+    pub(super) fn start(options: &LogOptions) -> CommandResult<Option<Self>> {
         let Some(levels) = options.effective_levels() else { return Ok(None) };
         Self::start_with(options, levels).map(Some)
     }
 
     /// The same where levels may be raised later, though nobody has asked for a log yet.
-    pub(super) fn start_ready(options: &LogOptions) -> Result<Self, CliError> {
+    pub(super) fn start_ready(options: &LogOptions) -> CommandResult<Self> {
         Self::start_with(
             options,
             options.effective_levels().unwrap_or(LogLevels::for_all(LogLevel::Off)),
         )
     }
 
-    fn start_with(options: &LogOptions, levels: LogLevels) -> Result<Self, CliError> {
+    fn start_with(options: &LogOptions, levels: LogLevels) -> CommandResult<Self> {
         let LogOptions { format, file, .. } = options;
         let output = match file {
             Some(path) => LogOutput::File(LogFile::open(path)?),

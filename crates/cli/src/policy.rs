@@ -10,7 +10,7 @@ use ginnel_api::{mask, yaml};
 use ginnel_policy::trial::{self, Report, Traffic, Trial};
 use ginnel_policy::{ActionTrace, Problem, Protocol, RuleTrace};
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 use super::output::print_line;
 
 pub(super) fn command() -> Command {
@@ -25,7 +25,7 @@ pub(super) fn command() -> Command {
         .subcommand(test_command())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     match matches.subcommand() {
         Some(("check", matches)) => run_check(matches),
         Some(("test", matches)) => run_test(matches),
@@ -99,7 +99,7 @@ fn option_argument(name: &'static str, value: &'static str, help: &'static str) 
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-fn run_check(matches: &ArgMatches) -> Result<(), CliError> {
+fn run_check(matches: &ArgMatches) -> CommandResult<()> {
     let (file, text) = read_document(matches)?;
     let found = trial::parse_policy(&text, read_protocol(matches), read_edge(matches))
         .err()
@@ -114,7 +114,7 @@ fn run_check(matches: &ArgMatches) -> Result<(), CliError> {
     Ok(())
 }
 
-fn run_test(matches: &ArgMatches) -> Result<(), CliError> {
+fn run_test(matches: &ArgMatches) -> CommandResult<()> {
     let (file, text) = read_document(matches)?;
     let traffic = read_traffic(matches)?;
     let trial = Trial::parse(&text, read_protocol(matches), read_edge(matches), None);
@@ -129,12 +129,12 @@ fn run_test(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 /// The name of the file, and what it holds.
-fn read_document(matches: &ArgMatches) -> Result<(&str, String), CliError> {
+fn read_document(matches: &ArgMatches) -> CommandResult<(&str, String)> {
     let file = matches.get_one::<String>("file").map_or("-", String::as_str);
     Ok((file, read_text(file)?))
 }
 
-fn read_text(file: &str) -> Result<String, CliError> {
+fn read_text(file: &str) -> CommandResult<String> {
     let mut text = String::new();
     let read = match file {
         "-" => std::io::stdin().read_to_string(&mut text).map(|_| text),
@@ -175,7 +175,7 @@ fn report_problems(matches: &ArgMatches, file: &str, found: &[Problem]) -> CliEr
 }
 
 /// What comes, from a file and from options.
-fn read_traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
+fn read_traffic(matches: &ArgMatches) -> CommandResult<Traffic> {
     let mut traffic = match matches.get_one::<String>("traffic") {
         None => json!({}),
         Some(file) => yaml::read_yaml(&read_text(file)?)
@@ -210,7 +210,7 @@ fn read_traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
     serde_json::from_value(traffic).map_err(|error| CliError::usage(error.to_string()))
 }
 
-fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Result<(), CliError> {
+fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> CommandResult<()> {
     for header in matches.get_many::<String>(option).into_iter().flatten() {
         let (name, value) = header.split_once(':').ok_or_else(|| {
             CliError::usage(format!("{:?} is not a header; write NAME: VALUE", mask::text(header)))

@@ -6,7 +6,7 @@ use ginnel_agent::config::SECTIONS as AGENT_SECTIONS;
 use ginnel_service::config::SECTIONS;
 use ginnel_settings::{Reload, Setting, SettingSection, ValueKind};
 
-use super::error::CliError;
+use super::error::CommandResult;
 use super::help;
 use super::output::print_line;
 
@@ -28,7 +28,7 @@ pub(super) fn command() -> Command {
         .arg(switch("agent-settings", "Print the settings of an agent in place of the commands"))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let is_asked = |name| matches.get_flag(name);
     let page = match (is_asked("settings"), is_asked("agent-settings")) {
         (true, _) => settings_table(

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use ginnel_net::descriptors::DescriptorLimit;
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 use super::output::eprint_line;
 
 /// The variable by which tokio can be told how many threads to use.
@@ -21,7 +21,7 @@ const MIN_DESCRIPTORS: usize = 4096;
 /// Half of the cores serve, at least one. The work for one request is a few microseconds long, and
 /// threads that wake each other for so little cost a third more than they bring; the kernel, which
 /// carries the bytes, and whoever is at the other end have use for the other half.
-pub(super) fn start_runtime() -> Result<Runtime, CliError> {
+pub(super) fn start_runtime() -> CommandResult<Runtime> {
     keep_freed_memory();
     raise_descriptor_limit();
     let mut builder = match worker_threads() {

@@ -18,7 +18,7 @@ use ginnel_settings::{ConfigFile, ResolvedSettings};
 use ginnel_store::HealthEvents;
 
 use super::access_log::{self, AccessLog};
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::log_file::{self, LogOutput};
 use super::logging::{LogOptions, LogWriter};
 use super::notify::{self, SystemdNotifier};
@@ -55,7 +55,7 @@ pub(super) fn command() -> Command {
         .args(settings::setting_arguments(SECTIONS))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let loaded = load_config(matches).map_err(settings::report_problems)?;
     let config = &loaded.resolved.config;
     let mut problems = preflight(&loaded.resolved);
@@ -132,7 +132,7 @@ type AccessOutput = (LogOutput, LogFormat);
 async fn serve_until_stopped(
     mut running: RunningConfig,
     access: Option<AccessOutput>,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
     let ServeConfig { options, json, events, .. } = running.config.clone();

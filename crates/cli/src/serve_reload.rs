@@ -13,7 +13,7 @@ use ginnel_service::config::{SECTIONS, ServeConfig};
 use ginnel_service::reload::ReloadOutcome;
 use ginnel_settings::{Reload, SettingChange, diff_settings, keep_fixed};
 
-use super::error::CliError;
+use super::error::CommandResult;
 use super::log_file;
 use super::notify::SystemdNotifier;
 use super::output::eprint_line;
@@ -44,7 +44,7 @@ impl RunningConfig {
         &mut self,
         service: &Service,
         systemd: &SystemdNotifier,
-    ) -> Result<(), CliError> {
+    ) -> CommandResult<()> {
         // However many signals come during a reload, one more reads what is there then.
         let (hangup, mut hangups) = mpsc::channel(1);
         on_hangup(move || ignore(hangup.try_send(()), "the signal before it is not served yet"))?;

@@ -7,9 +7,9 @@ use rustix::process::getpgrp;
 #[cfg(unix)]
 use rustix::termios::tcgetpgrp;
 
-use super::error::CliError;
 #[cfg(unix)]
 use super::error::Exit;
+use super::error::{CliError, CommandResult};
 #[cfg(not(unix))]
 use super::output::eprint_line;
 
@@ -27,7 +27,7 @@ pub(super) struct Signals {
 #[cfg(unix)]
 impl Signals {
     /// Listens from now on.
-    pub fn new() -> Result<Self, CliError> {
+    pub fn new() -> CommandResult<Self> {
         use tokio::signal::unix::SignalKind;
         let terminate = listen_signal(SignalKind::terminate())?;
         if !is_ignored(libc::SIGHUP) {
@@ -49,7 +49,7 @@ impl Signals {
 /// Does something at each SIGHUP from now on, which ends nothing; unless whoever started the
 /// process said that the signal shall not matter.
 #[cfg(unix)]
-pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> CommandResult<()> {
     if is_ignored(libc::SIGHUP) {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), Cl
 
 /// There is no such signal here.
 #[cfg(not(unix))]
-pub(super) fn on_hangup(_: impl FnMut() + Send + 'static) -> Result<(), CliError> {
+pub(super) fn on_hangup(_: impl FnMut() + Send + 'static) -> CommandResult<()> {
     Ok(())
 }
 
@@ -99,7 +99,7 @@ pub(super) fn outlives_terminal() -> bool {
 #[cfg(unix)]
 fn listen_signal(
     kind: tokio::signal::unix::SignalKind,
-) -> Result<tokio::signal::unix::Signal, CliError> {
+) -> CommandResult<tokio::signal::unix::Signal> {
     let listening = tokio::signal::unix::signal(kind);
     listening
         .map_err(|error| CliError::new(Exit::Failed, format!("cannot handle signals: {error}")))
@@ -208,7 +208,7 @@ impl JobControl {
 #[cfg(not(unix))]
 impl Signals {
     /// Listens from now on.
-    pub fn new() -> Result<Self, CliError> {
+    pub fn new() -> CommandResult<Self> {
         Ok(Self {})
     }
 

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use ginnel_service::{Error, copy_store_until};
 use ginnel_store::{CopiedTable, DatabaseLocation, PostgresAddressError, StoreError};
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 use super::output::{eprint_line, print_line};
 use super::signals::Signals;
 
@@ -47,7 +47,7 @@ pub(super) fn command() -> Command {
         .subcommand(copy)
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
     let (from, to) = (read_location(matches, FROM)?, read_location(matches, TO)?);
     let copied = copy_until_signal(&from, &to)?;
@@ -63,7 +63,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
 fn copy_until_signal(
     from: &DatabaseLocation,
     to: &DatabaseLocation,
-) -> Result<Vec<CopiedTable>, CliError> {
+) -> CommandResult<Vec<CopiedTable>> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::new(Exit::Failed, error.to_string()))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -81,7 +81,7 @@ fn copy_until_signal(
     copy_store_until(from, to, &interrupted).map_err(with_remedy)
 }
 
-fn read_location(matches: &ArgMatches, name: &str) -> Result<DatabaseLocation, CliError> {
+fn read_location(matches: &ArgMatches, name: &str) -> CommandResult<DatabaseLocation> {
     let text: &String = matches.get_one(name).ok_or_else(|| CliError::usage(name))?;
     let place = text.parse();
     place.map_err(|problem: PostgresAddressError| CliError::usage(format!("--{name}: {problem}")))

@@ -4,11 +4,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use ginnel_settings as settings;
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::output;
 
 /// Help and version are answers; everything else is a failure in one line.
-pub(super) fn explain_usage_error(error: &clap::Error) -> Result<(), CliError> {
+pub(super) fn explain_usage_error(error: &clap::Error) -> CommandResult<()> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         output::print_line(error.render().to_string().trim_end());
         return Ok(());

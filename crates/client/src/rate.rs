@@ -97,7 +97,6 @@ impl FromStr for RequestRateLimit {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -92,7 +92,6 @@ fn credential_pattern(secret: &str) -> Option<Regex> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

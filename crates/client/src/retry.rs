@@ -54,7 +54,6 @@ pub(super) fn backoff_pause(next: u32, asked: Option<Duration>) -> Option<Durati
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -97,7 +97,6 @@ fn to_text_format(open_metrics: &str) -> Result<String, fmt::Error> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

@@ -53,7 +53,6 @@ impl<T> NameTable<T> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

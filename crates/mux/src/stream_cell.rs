@@ -184,7 +184,6 @@ fn wake_task(waker: Option<Waker>) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::task::Wake;

@@ -221,7 +221,6 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

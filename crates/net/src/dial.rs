@@ -201,7 +201,6 @@ pub async fn permit_host(role: DialRole, place: &HostPort) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::private::PrivateListener;

@@ -175,7 +175,6 @@ async fn accept_admitted(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::ErrorKind;
     use std::io::Read;

@@ -72,7 +72,6 @@ fn is_own(address: SocketAddr) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

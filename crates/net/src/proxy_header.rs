@@ -99,7 +99,6 @@ fn with_ports(client: IpAddr, destination: IpAddr, ports: &[u8]) -> Option<Proxi
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -374,7 +374,6 @@ impl<T: ResetOnClose + ?Sized> ResetOnClose for Box<T> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;

@@ -102,7 +102,6 @@ fn is_readable_by_others(_: &Path) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -223,7 +223,6 @@ impl Clone for ShutdownSignal {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::future::pending;
 

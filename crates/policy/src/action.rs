@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::action_error::ActionError;
+use super::action_error::ActionResult;
 use super::actions::terminate_tls::TerminateTls;
 use super::config::Config;
 use super::head_change::HeadChange;
@@ -21,7 +21,7 @@ pub trait Action: Debug + Send + Sync {
     ///
     /// What it needs from outside it asks for before it changes anything, because it runs again
     /// from the start when that is there.
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError>;
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow>;
 
     /// What it changes about the head of any message, where it does nothing else.
     fn head_change(&self) -> Option<HeadChange> {

@@ -1,5 +1,8 @@
 //! Why actions fail while rules run.
 
+/// The result of a step of an action.
+pub type ActionResult<T> = Result<T, ActionError>;
+
 /// Why an action failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -124,7 +124,6 @@ impl AddressLookup {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

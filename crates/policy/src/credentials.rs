@@ -42,7 +42,6 @@ pub(super) fn is_known(presented: &[u8], known: &[String]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -126,7 +126,6 @@ fn has_changed(name: &HeaderName, changed: &[HeaderName]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::SocketAddr;
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use ginnel_http1::SpelledValues;
 
-use super::action_error::{ActionError, failure};
+use super::action_error::{ActionError, ActionResult, failure};
 use super::config::Config;
 use super::problem::{DocumentPath, code};
 use super::template::Template;
@@ -56,7 +56,7 @@ impl HeaderTemplate {
     /// The value for a message.
     ///
     /// A value that would end its line fails: it could forge another header, or another message.
-    fn render_value(&self, turn: &Turn<'_>) -> Result<HeaderValue, ActionError> {
+    fn render_value(&self, turn: &Turn<'_>) -> ActionResult<HeaderValue> {
         if let Some(fixed) = &self.fixed {
             return Ok(fixed.clone());
         }
@@ -148,7 +148,7 @@ pub(super) fn reject_user_agent<'h>(
 pub(super) fn render_headers(
     headers: &[HeaderTemplate],
     turn: &Turn<'_>,
-) -> Result<Vec<(HeaderName, HeaderValue)>, ActionError> {
+) -> ActionResult<Vec<(HeaderName, HeaderValue)>> {
     headers.iter().map(|header| Ok((header.name.clone(), header.render_value(turn)?))).collect()
 }
 

@@ -48,7 +48,6 @@ fn keep_most_specific(best: &mut Option<Cidr>, ranges: &[Cidr], address: IpAddr)
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -61,7 +61,6 @@ pub(super) fn literal_parts(source: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -47,7 +47,6 @@ pub(super) fn escape_replacement(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -56,7 +56,6 @@ fn note_json(note: &RuleNote<'_>) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::{Value, json};
 

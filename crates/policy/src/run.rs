@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
 use super::action::{self, Action};
-use super::action_error::{ActionError, failure};
+use super::action_error::{ActionError, ActionResult, failure};
 use super::document::Policy;
 use super::exchange::Exchange;
 use super::expression::Expression;
@@ -290,8 +290,8 @@ impl Run<'_> {
     /// Returns what an action needs before it can run, or its flow if it has run.
     fn await_flow(
         &mut self,
-        flow: Result<Flow, ActionError>,
-    ) -> ControlFlow<StepOutcome, Result<Flow, ActionError>> {
+        flow: ActionResult<Flow>,
+    ) -> ControlFlow<StepOutcome, ActionResult<Flow>> {
         ControlFlow::Break(match flow {
             Ok(Flow::NeedBody { limit }) => StepOutcome::NeedBody { limit },
             Ok(Flow::Fetch(fetch)) => {
@@ -313,7 +313,7 @@ impl Run<'_> {
         exchange: &mut Exchange,
         world: &dyn World,
         logged: usize,
-        flow: &mut Result<Flow, ActionError>,
+        flow: &mut ActionResult<Flow>,
     ) {
         let logs = exchange.record.logs.get_mut(logged..).unwrap_or_default();
         if logs.is_empty() && flow.is_ok() {
@@ -348,7 +348,7 @@ impl Run<'_> {
         index: usize,
         exchange: &mut Exchange,
         mut result: Option<Arc<Json>>,
-        flow: &Result<Flow, ActionError>,
+        flow: &ActionResult<Flow>,
     ) {
         let failure = flow.as_ref().err();
         // Actions give the numbers of their refusals.

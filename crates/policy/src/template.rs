@@ -11,7 +11,7 @@ use cel::context::VariableResolver;
 use cel::{ExecutionError, Value};
 use serde_json::Value as Json;
 
-use super::action_error::{ActionError, failure};
+use super::action_error::{ActionError, ActionResult, failure};
 use super::expression::{Expression, ExpressionError, Reads, one_line_of, value};
 use super::facts::TextFact;
 use super::problem::code;
@@ -25,7 +25,7 @@ const RENDERED: usize = 1 << 20;
 const PATTERN: usize = 4096;
 
 /// Compiles a pattern that was put together while rules run.
-pub(super) fn compile_computed(source: &str) -> Result<Regex, ActionError> {
+pub(super) fn compile_computed(source: &str) -> ActionResult<Regex> {
     if source.len() > PATTERN {
         let message = format!("a pattern of more than {PATTERN} bytes");
         return Err(ActionError::fatal(failure::PATTERN, message));
@@ -173,7 +173,7 @@ impl Template {
         &self,
         variables: &dyn VariableResolver,
         escape: impl Fn(String) -> String,
-    ) -> Result<String, ActionError> {
+    ) -> ActionResult<String> {
         let mut rendered = String::new();
         for part in &self.parts {
             match part {
@@ -191,7 +191,7 @@ impl Template {
     }
 
     /// The value: of its own type if the template is one expression, else a text.
-    fn to_value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
+    fn to_value(&self, variables: &dyn VariableResolver) -> ActionResult<Value> {
         match self.parts.as_slice() {
             [Part::Expression(expression)] => evaluate_expression(expression, variables),
             _ => Ok(Value::from(self.render(variables, std::convert::identity)?)),
@@ -207,7 +207,7 @@ impl Template {
 
 impl Tree {
     /// The value with the values of its expressions.
-    pub(super) fn to_value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
+    pub(super) fn to_value(&self, variables: &dyn VariableResolver) -> ActionResult<Value> {
         match self {
             Self::Plain(json) => plain_value(json),
             Self::Text(template) => template.to_value(variables),
@@ -225,7 +225,7 @@ impl Tree {
     }
 
     /// The value as JSON, in the order of the document.
-    pub(super) fn to_json(&self, variables: &dyn VariableResolver) -> Result<Json, ActionError> {
+    pub(super) fn to_json(&self, variables: &dyn VariableResolver) -> ActionResult<Json> {
         match self {
             Self::Plain(json) => Ok(json.clone()),
             Self::Text(template) => {
@@ -239,13 +239,13 @@ impl Tree {
             Self::Map(fields) => {
                 let fields =
                     fields.iter().map(|(name, tree)| Ok((name.clone(), tree.to_json(variables)?)));
-                fields.collect::<Result<_, ActionError>>().map(Json::Object)
+                fields.collect::<ActionResult<_>>().map(Json::Object)
             }
         }
     }
 }
 
-fn plain_value(json: &Json) -> Result<Value, ActionError> {
+fn plain_value(json: &Json) -> ActionResult<Value> {
     let value = value::from_json(json).map_err(invalid_value)?;
     Value::try_from(value.as_ref()).map_err(invalid_value)
 }
@@ -257,7 +257,7 @@ fn invalid_value(error: ExecutionError) -> ActionError {
 fn evaluate_expression(
     expression: &Expression,
     variables: &dyn VariableResolver,
-) -> Result<Value, ActionError> {
+) -> ActionResult<Value> {
     expression.evaluate(variables).map_err(|error| {
         let reason = one_line_of(&error.to_string());
         ActionError::fatal(failure::EXPRESSION, format!("{}: {reason}", expression.source()))
@@ -267,7 +267,7 @@ fn evaluate_expression(
 pub(super) fn text_of(
     expression: &Expression,
     variables: &dyn VariableResolver,
-) -> Result<String, ActionError> {
+) -> ActionResult<String> {
     value::value_to_text(&evaluate_expression(expression, variables)?).map_err(invalid_value)
 }
 
@@ -276,7 +276,7 @@ impl PatternTemplate {
     pub(super) fn to_regex(
         &self,
         variables: &dyn VariableResolver,
-    ) -> Result<Cow<'_, Regex>, ActionError> {
+    ) -> ActionResult<Cow<'_, Regex>> {
         match self {
             Self::Fixed(regex) => Ok(Cow::Borrowed(regex)),
             Self::Computed(template) => {
@@ -308,7 +308,7 @@ impl PatternTemplate {
 pub(super) fn pattern_of(
     expression: &Expression,
     variables: &dyn VariableResolver,
-) -> Result<String, ActionError> {
+) -> ActionResult<String> {
     let value = text_of(expression, variables)?;
     match expression.variable() {
         Some(TextFact::Host | TextFact::UrlHost) => Ok(::regex::escape(&value)),

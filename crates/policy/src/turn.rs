@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use http::HeaderMap;
 use serde_json::Value as Json;
 
-use super::action_error::{ActionError, failure};
+use super::action_error::{ActionError, ActionResult, failure};
 use super::exchange::{Content, Exchange};
 use super::facts::Facts;
 use super::jwt::{KeyRequest, KeySet};
@@ -67,7 +67,7 @@ impl Turn<'_> {
     }
 
     /// The text of a template.
-    pub(super) fn render(&self, template: &Template) -> Result<String, ActionError> {
+    pub(super) fn render(&self, template: &Template) -> ActionResult<String> {
         template.render(&self.facts(), std::convert::identity)
     }
 
@@ -82,7 +82,7 @@ impl Turn<'_> {
     }
 
     /// All of the body of the phase; none while it is still to be asked for.
-    pub(super) fn full_body(&self, limit: usize) -> Result<Option<Bytes>, ActionError> {
+    pub(super) fn full_body(&self, limit: usize) -> ActionResult<Option<Bytes>> {
         match self.exchange.body(self.phase) {
             Some(Content::Passing) => Ok(None),
             Some(Content::Full(body)) if body.len() <= limit => Ok(Some(body.clone())),

@@ -57,7 +57,6 @@ fn split_port(address: &str) -> Option<(&str, Option<u16>)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

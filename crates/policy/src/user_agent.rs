@@ -88,7 +88,6 @@ fn build_regex_set(sources: &[impl AsRef<str>]) -> Result<RegexSet, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

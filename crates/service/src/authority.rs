@@ -10,7 +10,7 @@ use ginnel_net::secret_file::warn_if_readable;
 use ginnel_settings::settings;
 
 use super::Error;
-use super::store::{Store, StoreError, Transaction, View};
+use super::store::{Store, StoreError, StoreResult, Transaction, View};
 
 settings! {
     /// A certificate from a file, which is shown for the host names in it.
@@ -108,7 +108,7 @@ pub(super) fn parse_stored((certificate, key): StoredAuthority) -> Result<Author
 pub(super) type StoredAuthority = (String, String);
 
 /// The authority that a database holds.
-pub(super) fn find_stored(view: &View<'_>) -> Result<Option<StoredAuthority>, StoreError> {
+pub(super) fn find_stored(view: &View<'_>) -> StoreResult<Option<StoredAuthority>> {
     match (view.find_setting(CERTIFICATE)?, view.find_setting(KEY)?) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
@@ -119,7 +119,7 @@ pub(super) fn find_stored(view: &View<'_>) -> Result<Option<StoredAuthority>, St
 fn store_if_absent(
     change: &Transaction<'_>,
     fresh: StoredAuthority,
-) -> Result<StoredAuthority, StoreError> {
+) -> StoreResult<StoredAuthority> {
     if let Some(stored) = find_stored(change)? {
         return Ok(stored);
     }
@@ -131,7 +131,7 @@ fn store_if_absent(
 pub(super) fn store_authority(
     change: &Transaction<'_>,
     authority: &StoredAuthority,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     change.store_setting(CERTIFICATE, &authority.0)?;
     change.store_setting(KEY, &authority.1)
 }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::live::ApiLimits;
-use super::{Refusal, code};
+use super::{Refusal, Result, code};
 
 use ginnel_base::logging::or_debug;
 
@@ -19,7 +19,7 @@ pub(super) async fn read_json(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>> {
     check_type(headers)?;
     collect_body(headers, body, limits).await
 }
@@ -29,7 +29,7 @@ pub(super) async fn read_optional(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>> {
     if headers.contains_key(header::CONTENT_TYPE) {
         return read_json(headers, body, limits).await;
     }
@@ -42,7 +42,7 @@ pub(super) async fn expect_empty(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     match collect_body(headers, body, limits).await {
         Ok(body) if matches!(body.trim_ascii(), b"" | b"{}") => Ok(()),
         Err(refusal) if refusal != too_large(limits) => Err(refusal),
@@ -75,7 +75,7 @@ async fn collect_body(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: &ApiLimits,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>> {
     if body.is_end_stream() {
         return Ok(Vec::new());
     }
@@ -92,7 +92,7 @@ async fn collect_body(
     }
 }
 
-async fn collect_frames(body: &mut Incoming, limits: &ApiLimits) -> Result<Vec<u8>, Refusal> {
+async fn collect_frames(body: &mut Incoming, limits: &ApiLimits) -> Result<Vec<u8>> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
@@ -113,7 +113,7 @@ fn too_large(limits: &ApiLimits) -> Refusal {
 }
 
 /// `application/json`, perhaps with `charset=utf-8`.
-fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_type(headers: &HeaderMap) -> Result<()> {
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let Some(value) = values.next() else {
         let message = "no Content-Type: send application/json";

@@ -13,9 +13,9 @@ use sha2::{Digest, Sha256};
 
 use ginnel_api::id::{has_prefix, prefix};
 
-use super::Refusal;
 use super::accounts::{Caller, authenticate_caller};
 use super::store::{Changes, Store};
+use super::{Refusal, Result};
 
 /// How many callers are remembered at most.
 const MAX_CACHED_CALLERS: usize = 1024;
@@ -58,11 +58,7 @@ impl Callers {
     }
 
     /// Finds out who sent a request.
-    pub(super) async fn find(
-        &self,
-        store: &Store,
-        headers: &HeaderMap,
-    ) -> Result<Arc<Caller>, Refusal> {
+    pub(super) async fn find(&self, store: &Store, headers: &HeaderMap) -> Result<Arc<Caller>> {
         let digest = hash_authorization(headers);
         // Taken before the database is read: a change in between must not be missed.
         let as_of = {

@@ -13,7 +13,7 @@ use ginnel_net::tls::certificate;
 use ginnel_net::tls::x509::{CertificateFields, LeafFields};
 
 use super::cluster::RowOwner;
-use super::store::{Document, StoreError, Transaction, View};
+use super::store::{Document, StoreResult, Transaction, View};
 
 /// The role of a certificate for the reserved domains that show it.
 pub(super) const CERTIFICATE: &str = "certificate";
@@ -110,7 +110,7 @@ impl Document for ManagedName {
 
 impl ManagedName {
     /// What is known of a name.
-    pub fn find(view: &View<'_>, name: &str) -> Result<Option<Self>, StoreError> {
+    pub fn find(view: &View<'_>, name: &str) -> StoreResult<Option<Self>> {
         match view.claimant(MANAGED_NAMES, name)? {
             Some(id) => view.find_document(&id),
             None => Ok(None),
@@ -118,7 +118,7 @@ impl ManagedName {
     }
 
     /// Stores what is known of a name; it gets an identifier the first time.
-    pub fn put(&mut self, change: &Transaction<'_>) -> Result<(), StoreError> {
+    pub fn put(&mut self, change: &Transaction<'_>) -> StoreResult<()> {
         if self.id.is_empty() {
             self.id = change.new_id(prefix::MANAGED_NAME)?;
             change.claim_key(MANAGED_NAMES, &self.name, &self.id)?;
@@ -137,13 +137,13 @@ pub(super) fn store_certificate(
     change: &Transaction<'_>,
     shown: &TlsCertificate,
     key: Secret,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     change.put_document(&CertificateKey { id: key_id(&shown.id), pem: key })?;
     change.put_document(shown)
 }
 
 /// Removes a certificate with its key; false when there was none.
-pub(super) fn remove_certificate(change: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
+pub(super) fn remove_certificate(change: &Transaction<'_>, id: &str) -> StoreResult<bool> {
     change.remove_document::<CertificateKey>(&key_id(id))?;
     change.remove_document::<TlsCertificate>(id)
 }
@@ -152,7 +152,7 @@ pub(super) fn remove_certificate(change: &Transaction<'_>, id: &str) -> Result<b
 pub(super) fn load_certified_key(
     view: &View<'_>,
     id: &str,
-) -> Result<Option<Arc<CertifiedKey>>, StoreError> {
+) -> StoreResult<Option<Arc<CertifiedKey>>> {
     let shown: Option<TlsCertificate> = view.find_document(id)?;
     let key: Option<CertificateKey> = view.find_document(&key_id(id))?;
     let Some((shown, key)) = shown.zip(key) else { return Ok(None) };

@@ -146,7 +146,6 @@ impl CloudAddress {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

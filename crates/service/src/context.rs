@@ -24,13 +24,13 @@ use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
 use super::rehearsal::Rehearsal;
 use super::reload::ReloadRequests;
-use super::store::{Document, Job, Store, StoreError, Transaction, TypedJob, View};
+use super::store::{Document, Job, Store, StoreError, StoreResult, Transaction, TypedJob, View};
 use super::vaults::VaultKey;
-use super::{Refusal, code};
+use super::{Refusal, Result, code};
 use crate::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
-pub(super) type OperationResult<O> = Result<<O as Operation>::Output, Refusal>;
+pub(super) type OperationResult<O> = Result<<O as Operation>::Output>;
 
 /// What all requests of a service share.
 pub(super) struct ServiceState {
@@ -101,7 +101,7 @@ pub(super) trait StoredResource: Document + Send + 'static {
     fn locate(&mut self, base: &Base);
 
     /// Fills in the fields that are looked up in the database for each response.
-    fn complete(&mut self, _: &View<'_>, _has_acme: bool) -> Result<(), StoreError> {
+    fn complete(&mut self, _: &View<'_>, _has_acme: bool) -> StoreResult<()> {
         Ok(())
     }
 
@@ -109,17 +109,17 @@ pub(super) trait StoredResource: Document + Send + 'static {
     fn observe(&mut self, _: &ServiceState) {}
 
     /// Rejects callers who may not read such resources.
-    fn check_reader(_: &Caller) -> Result<(), Refusal> {
+    fn check_reader(_: &Caller) -> Result<()> {
         Ok(())
     }
 
     /// Rejects callers who may not delete such resources.
-    fn check_writer(_: &Caller) -> Result<(), Refusal> {
+    fn check_writer(_: &Caller) -> Result<()> {
         Ok(())
     }
 
     /// Removes the resource with this identifier, and everything that belongs to it.
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         remove_or_refuse::<Self>(change, id)
     }
 }
@@ -147,7 +147,7 @@ impl ServiceState {
     }
 
     /// Runs a job, and waits until what it has changed is live.
-    async fn run_and_publish(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+    async fn run_and_publish(&self, job: Box<dyn Job>) -> StoreResult<Box<dyn Job>> {
         let job = self.store.run_job(job).await?;
         if job.is_made() {
             self.publisher.catch_up().await?;
@@ -160,8 +160,8 @@ impl Context {
     /// Reads from one state of the database.
     pub async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
+        work: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.shared.store.read(work).await
     }
 
@@ -198,13 +198,13 @@ impl Context {
     /// leaves it as it was.
     pub async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Clone + Send + 'static,
-    ) -> Result<T, Refusal> {
+        work: impl FnOnce(&Transaction<'_>) -> Result<T> + Clone + Send + 'static,
+    ) -> Result<T> {
         let Some(call) = self.call.clone() else { return self.shared.write(work).await };
         let (trail, events) = (self.shared.audit.clone(), self.shared.events.clone());
         let principal =
             Principal { id: self.caller.owner_id.clone(), key_id: self.caller.key_id.clone() };
-        let audited = move |change: &Transaction<'_>| -> Result<T, Refusal> {
+        let audited = move |change: &Transaction<'_>| -> Result<T> {
             let made = work(change)?;
             trail.record_success(change, &call)?;
             Ok(made)
@@ -218,8 +218,8 @@ impl Context {
     /// Changes the database, and shows the resource that came of it.
     pub async fn write_resource<R: StoredResource>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Clone + Send + 'static,
-    ) -> Result<R, Refusal> {
+        work: impl FnOnce(&Transaction<'_>) -> Result<R> + Clone + Send + 'static,
+    ) -> Result<R> {
         let has_acme = self.shared.has_acme;
         let changed = self.write(move |change| {
             let mut resource = work(change)?;
@@ -230,7 +230,7 @@ impl Context {
     }
 
     /// The resource with this identifier, with its addresses.
-    pub async fn find_resource<R: StoredResource>(&self, id: String) -> Result<R, Refusal> {
+    pub async fn find_resource<R: StoredResource>(&self, id: String) -> Result<R> {
         let has_acme = self.shared.has_acme;
         let read = self.read(move |view| {
             let mut resource: R = find_or_refuse(view, &id)?;
@@ -245,7 +245,7 @@ impl Context {
         &self,
         before: Option<String>,
         limit: Option<i64>,
-    ) -> Result<Page<R>, Refusal> {
+    ) -> Result<Page<R>> {
         check_before(before.as_deref(), R::PREFIX)?;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
         // One more than is shown tells whether there is a next page.
@@ -288,7 +288,7 @@ impl Context {
         info: &Info,
         before: Option<String>,
         limit: Option<i64>,
-    ) -> Result<Page<R>, Refusal> {
+    ) -> Result<Page<R>> {
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
         let read =
             self.read(move |view| Ok(cluster::row_page::<R>(view, before.as_deref(), limit + 1)?));
@@ -322,20 +322,17 @@ impl Context {
 }
 
 /// The resource with this identifier, as it is stored.
-pub(super) fn find_or_refuse<D: Document>(view: &View<'_>, id: &str) -> Result<D, Refusal> {
+pub(super) fn find_or_refuse<D: Document>(view: &View<'_>, id: &str) -> Result<D> {
     view.find_document(id)?.ok_or_else(Refusal::not_found)
 }
 
 /// Removes the resource with this identifier and everything it holds.
-pub(super) fn remove_or_refuse<D: Document>(
-    change: &Transaction<'_>,
-    id: &str,
-) -> Result<(), Refusal> {
+pub(super) fn remove_or_refuse<D: Document>(change: &Transaction<'_>, id: &str) -> Result<()> {
     if change.remove_document::<D>(id)? { Ok(()) } else { Err(Refusal::not_found()) }
 }
 
 /// Refuses a `before_id` of another kind.
-pub(super) fn check_before(before: Option<&str>, prefix: &str) -> Result<(), Refusal> {
+pub(super) fn check_before(before: Option<&str>, prefix: &str) -> Result<()> {
     match before {
         Some(id) if !id::has_prefix(id, prefix) => Err(wrong_prefix("before_id", id, prefix)),
         _ => Ok(()),

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use ginnel_api::Info;
 use ginnel_api::decode::{self, ArgumentError, DecodedArguments};
 
-use super::Refusal;
 use super::code::{self, ErrorCode};
+use super::{Refusal, Result};
 
 /// The largest page (remote API sheet, section 3).
 const MAX_PAGE_ITEMS: u64 = 100;
@@ -20,12 +20,12 @@ pub fn decode_arguments(
     path: &str,
     query_string: Option<&str>,
     body: Option<&[u8]>,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<Map<String, Value>> {
     join_arguments(info, path, decode_query(info, query_string)?, body)
 }
 
 /// The arguments in a query string.
-pub(super) fn decode_query(info: &Info, text: Option<&str>) -> Result<DecodedArguments, Refusal> {
+pub(super) fn decode_query(info: &Info, text: Option<&str>) -> Result<DecodedArguments> {
     refuse_errors(info, decode::decode_query(info, text, MAX_PAGE_ITEMS))
 }
 
@@ -35,12 +35,12 @@ pub(super) fn join_arguments(
     path: &str,
     queried: DecodedArguments,
     body: Option<&[u8]>,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<Map<String, Value>> {
     let decoded = decode::decode_arguments(info, path, queried, body);
     refuse_errors(info, decoded).map(|decoded| decoded.arguments)
 }
 
-fn refuse_errors(info: &Info, decoded: DecodedArguments) -> Result<DecodedArguments, Refusal> {
+fn refuse_errors(info: &Info, decoded: DecodedArguments) -> Result<DecodedArguments> {
     let refused = decoded.errors.iter().find_map(|error| argument_refusal(info, error));
     refused.map_or(Ok(decoded), Err)
 }

@@ -103,6 +103,9 @@ use monitoring::ServiceMonitor;
 use open_parts::OpenParts;
 use tokens::TokenFiles;
 
+/// The result of work for a caller, who may be refused.
+pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
+
 /// A service at work; many may run in one process.
 ///
 /// Dropping it takes no more requests; [`Service::stop`] also waits until the database is closed.

@@ -11,7 +11,7 @@ use ginnel_net::ApiTimeouts;
 use ginnel_settings::{ByteSize, settings};
 
 use super::rate_limit::RateLimit;
-use super::{Refusal, TrustedProxies};
+use super::{Refusal, Result, TrustedProxies};
 
 settings! {
     /// Limits of one connection to the management API. More than a hundred header fields are refused by hyper, without a text.
@@ -50,7 +50,7 @@ settings! {
 
 impl ApiLimits {
     /// Refuses a request whose head is too large.
-    pub(super) fn check_head(&self, head: &request::Parts) -> Result<(), Refusal> {
+    pub(super) fn check_head(&self, head: &request::Parts) -> Result<()> {
         let fields = head.headers.len();
         if fields > self.max_header_fields {
             let limit = self.max_header_fields;
@@ -104,7 +104,7 @@ impl ApiSettings {
     }
 
     /// Counts a request, or refuses it.
-    pub fn count_request(&self, now: Instant) -> Result<(), Refusal> {
+    pub fn count_request(&self, now: Instant) -> Result<()> {
         self.rate_limit.as_ref().map_or(Ok(()), |limit| limit.try_take(now))
     }
 }

@@ -299,7 +299,6 @@ impl OauthProviderOptions {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

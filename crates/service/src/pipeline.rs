@@ -28,7 +28,7 @@ use super::audit::AuditedCall;
 use super::context::{Context, ServiceState};
 use super::handlers::{Handler, PathHandlers};
 use super::store::{StorageFault, StoreError};
-use super::{Refusal, body, code, cors, decode};
+use super::{Refusal, Result, body, code, cors, decode};
 
 /// Says that changes are not stored, for the database file has lost its name.
 const STORE_HEADER: HeaderName = HeaderName::from_static("ginnel-store");
@@ -127,7 +127,7 @@ async fn perform_operation(
     handler: &Handler,
     head: &request::Parts,
     body: &mut Incoming,
-) -> Result<EncodedResponse, Refusal> {
+) -> Result<EncodedResponse> {
     let info = handler.info;
     let records = shared.rehearsal.records_calls();
     let decoded = OnceLock::new();
@@ -156,7 +156,7 @@ pub(super) async fn respond_encoded(
     shared: &ServiceState,
     headers: &HeaderMap,
     body: &mut Incoming,
-    result: Result<EncodedResponse, Refusal>,
+    result: Result<EncodedResponse>,
 ) -> Response {
     let result = result.map(|success| success_response(success.status, success.body));
     finish_response(shared, headers, body, result).await
@@ -167,7 +167,7 @@ pub(super) async fn finish_response(
     shared: &ServiceState,
     headers: &HeaderMap,
     body: &mut Incoming,
-    result: Result<Response, Refusal>,
+    result: Result<Response>,
 ) -> Response {
     let mut response = match result {
         Ok(response) => response,
@@ -190,9 +190,9 @@ pub(super) async fn check_and_serve<T, F>(
     head: &request::Parts,
     body: &mut Incoming,
     serve: impl FnOnce(Context, Map<String, Value>) -> F,
-) -> Result<T, Refusal>
+) -> Result<T>
 where
-    F: Future<Output = Result<T, Refusal>>,
+    F: Future<Output = Result<T>>,
 {
     let address = caller_address(shared, head);
     let found = match check_news(shared).and_then(|()| check_address(shared, info, address)) {
@@ -232,11 +232,7 @@ pub(super) fn caller_address(shared: &ServiceState, head: &request::Parts) -> Op
 }
 
 /// Refuses a call of an operation from where an IP restriction allows none.
-fn check_address(
-    shared: &ServiceState,
-    info: &Info,
-    address: Option<IpAddr>,
-) -> Result<(), Refusal> {
+fn check_address(shared: &ServiceState, info: &Info, address: Option<IpAddr>) -> Result<()> {
     match info.resource {
         "console" => check_ingress(shared, Ingress::Dashboard, address),
         _ => check_ingress(shared, Ingress::Api, address),
@@ -248,7 +244,7 @@ pub(super) fn check_ingress(
     shared: &ServiceState,
     ingress: Ingress,
     address: Option<IpAddr>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let restrictions = shared.gateway.restrictions();
     let admitted = match address {
         Some(address) => restrictions.allows_address(ingress, address),
@@ -262,7 +258,7 @@ pub(super) fn check_ingress(
 }
 
 /// Refuses to answer on what may not be true any more: another node may have changed it.
-fn check_news(shared: &ServiceState) -> Result<(), Refusal> {
+fn check_news(shared: &ServiceState) -> Result<()> {
     let Some(age) = shared.cluster.as_ref().and_then(|cluster| cluster.stale_news_age()) else {
         return Ok(());
     };
@@ -276,7 +272,7 @@ async fn read_arguments(
     info: &Info,
     head: &request::Parts,
     body: &mut Incoming,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<Map<String, Value>> {
     check_version(&head.headers)?;
     let live = shared.live.load_full();
     live.count_request(Instant::now())?;
@@ -293,7 +289,7 @@ async fn read_arguments(
 }
 
 /// `Service-Version` and its alias `Ngrok-Version` must be 2 where they are sent.
-fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_version(headers: &HeaderMap) -> Result<()> {
     for name in ["service-version", "ngrok-version"] {
         for value in headers.get_all(name) {
             if value.as_bytes().trim_ascii() != b"2" {
@@ -306,7 +302,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Runs a handler; a panic in it becomes a refusal instead of a lost connection.
-async fn catch_panic(mut answer: HandlerFuture<Refusal>) -> Result<Vec<u8>, Refusal> {
+async fn catch_panic(mut answer: HandlerFuture<Refusal>) -> Result<Vec<u8>> {
     std::future::poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut answer).poll(context)));
         polled.unwrap_or_else(|_| {

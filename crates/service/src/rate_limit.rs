@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ginnel_base::SlidingWindow;
 
-use super::Refusal;
+use super::{Refusal, Result};
 
 /// So many requests in a rolling window; refused ones do not count.
 pub(super) struct RateLimit {
@@ -20,7 +20,7 @@ impl RateLimit {
     }
 
     /// Counts a request, or refuses it with the time after which the next is welcome.
-    pub(super) fn try_take(&self, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn try_take(&self, now: Instant) -> Result<()> {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(free) = answered.take(now, self.requests, self.window) else { return Ok(()) };
         let wait = free.saturating_duration_since(now);

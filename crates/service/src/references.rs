@@ -12,10 +12,7 @@ pub(super) const EDGE_OF_ROUTE: &str = "edge";
 pub(super) const POLICY_OF_RULE: &str = "ip_policy";
 
 /// The routes of an edge, newest first.
-pub(super) fn routes_of(
-    view: &View<'_>,
-    edge_id: &str,
-) -> Result<Vec<HttpsEdgeRoute>, store::StoreError> {
+pub(super) fn routes_of(view: &View<'_>, edge_id: &str) -> store::StoreResult<Vec<HttpsEdgeRoute>> {
     let ids = view.referrers(edge_id, EDGE_OF_ROUTE)?;
     ids.iter().filter_map(|id| view.find_document(id).transpose()).collect()
 }

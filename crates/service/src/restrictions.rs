@@ -10,8 +10,8 @@ use ginnel_policy::ip_rules::{IpRules, decide_access};
 use super::accounts::Caller;
 use super::publish::add_rule;
 use super::references::POLICY_OF_RULE;
-use super::store::{StoreError, Transaction, View};
-use super::{Refusal, code};
+use super::store::{StoreResult, Transaction, View};
+use super::{Refusal, Result, code};
 
 /// The role of an IP policy for the IP restrictions that use it.
 pub(super) const POLICY_OF_RESTRICTION: &str = "restriction_policy";
@@ -19,7 +19,7 @@ pub(super) const POLICY_OF_RESTRICTION: &str = "restriction_policy";
 pub(super) const INGRESS: &str = "ingress";
 
 /// The rules with these identifiers, of one IP policy.
-fn rules_of(view: &View<'_>, rule_ids: &[String]) -> Result<IpRules, StoreError> {
+fn rules_of(view: &View<'_>, rule_ids: &[String]) -> StoreResult<IpRules> {
     let mut rules = IpRules::default();
     // One read for all: with a server, each costs a round trip.
     let stored: Vec<IpPolicyRule> = view.find_documents(rule_ids)?;
@@ -28,10 +28,7 @@ fn rules_of(view: &View<'_>, rule_ids: &[String]) -> Result<IpRules, StoreError>
 }
 
 /// Refuses a change of IP restrictions after which its caller could not use the API.
-pub(super) fn check_caller(
-    change: &Transaction<'_>,
-    address: Option<IpAddr>,
-) -> Result<(), Refusal> {
+pub(super) fn check_caller(change: &Transaction<'_>, address: Option<IpAddr>) -> Result<()> {
     let Some(address) = address else { return Ok(()) };
     for id in change.referrers(Ingress::Api.name(), INGRESS)? {
         let Some(restriction) = change.find_document::<AccountIpRestriction>(&id)? else {
@@ -52,7 +49,7 @@ pub(super) fn check_caller_of_policy(
     policy_id: &str,
     caller: &Caller,
     address: Option<IpAddr>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     if change.referrers(policy_id, POLICY_OF_RESTRICTION)?.is_empty() {
         return Ok(());
     }
@@ -61,7 +58,7 @@ pub(super) fn check_caller_of_policy(
 }
 
 /// Refuses changes of IP restrictions by others than admins.
-pub(super) fn check_admin(caller: &Caller) -> Result<(), Refusal> {
+pub(super) fn check_admin(caller: &Caller) -> Result<()> {
     let action = "change IP restrictions, and the IP policies that they use";
     caller.check_admin(code::RESTRICTION_NEEDS_ADMIN, action)
 }
@@ -70,12 +67,12 @@ fn allows_address(
     view: &View<'_>,
     restriction: &AccountIpRestriction,
     address: IpAddr,
-) -> Result<bool, StoreError> {
+) -> StoreResult<bool> {
     let policies = restriction.ip_policies.iter().flatten();
     let rules = policies.map(|policy| {
         let rule_ids = view.referrers(&policy.id, POLICY_OF_RULE)?;
         rules_of(view, &rule_ids)
     });
-    let rules = rules.collect::<Result<Vec<_>, StoreError>>()?;
+    let rules = rules.collect::<StoreResult<Vec<_>>>()?;
     Ok(decide_access(address, &rules).allowed)
 }

@@ -93,7 +93,7 @@ pub enum TokenFault {
 pub fn authenticate_agent(
     view: &View<'_>,
     token: &str,
-) -> Result<Result<AuthenticatedAgent, TokenFault>, store::StoreError> {
+) -> store::StoreResult<Result<AuthenticatedAgent, TokenFault>> {
     if token.is_empty() {
         return Ok(Err(TokenFault::Missing));
     }
@@ -114,7 +114,7 @@ pub fn authenticate_agent(
 pub fn access_list(
     view: &View<'_>,
     agent: &AuthenticatedAgent,
-) -> Result<Option<Vec<String>>, store::StoreError> {
+) -> store::StoreResult<Option<Vec<String>>> {
     let holder = token_owner(view, &agent.credential_id, &agent.token_hash)?;
     let Some(owner_id) = holder.filter(|owner_id| *owner_id == agent.owner_id) else {
         return Ok(None);
@@ -128,7 +128,7 @@ pub fn access_list(
 pub fn access_lists(
     view: &View<'_>,
     agents: &[AuthenticatedAgent],
-) -> Result<Vec<Option<Vec<String>>>, store::StoreError> {
+) -> store::StoreResult<Vec<Option<Vec<String>>>> {
     let ids: Vec<String> = agents.iter().map(|agent| agent.credential_id.clone()).collect();
     let tokens = view.find_tokens(&ids)?;
     let credentials = view.find_documents::<Credential>(&ids)?.into_iter();
@@ -151,7 +151,7 @@ pub fn access_lists(
 pub fn revoked_credentials(
     view: &View<'_>,
     credential_ids: Vec<String>,
-) -> Result<Vec<String>, store::StoreError> {
+) -> store::StoreResult<Vec<String>> {
     let tokens = view.find_tokens(&credential_ids)?;
     let active = active_owners(view, tokens.values().map(|token| token.owner_id.as_str()))?;
     let is_good = |id: &String| tokens.get(id).is_some_and(|it| active.contains(&it.owner_id));
@@ -162,7 +162,7 @@ pub fn revoked_credentials(
 fn active_owners<'a>(
     view: &View<'_>,
     owner_ids: impl Iterator<Item = &'a str>,
-) -> Result<HashSet<String>, store::StoreError> {
+) -> store::StoreResult<HashSet<String>> {
     let all: HashSet<String> = owner_ids.map(str::to_owned).collect();
     let (bots, users): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|id| id::has_prefix(id, prefix::BOT_USER));
@@ -174,7 +174,7 @@ fn active_owners<'a>(
 }
 
 /// A token for a key that does not exist yet; its identifier is larger than those of all before.
-pub fn unused_key_token(change: &Transaction<'_>) -> Result<Secret, store::StoreError> {
+pub fn unused_key_token(change: &Transaction<'_>) -> store::StoreResult<Secret> {
     let id = change.new_id(prefix::API_KEY)?;
     Ok(Secret(change.new_token(&id)?))
 }
@@ -253,7 +253,7 @@ pub fn issue_token(
     change: &Transaction<'_>,
     id: &str,
     owner_id: &str,
-) -> Result<Secret, store::StoreError> {
+) -> store::StoreResult<Secret> {
     let token = change.new_token(id)?;
     let secret = id::split_token(&token).map_or("", |(_, secret)| secret);
     change.put_token(id, &hash_secret(secret), owner_id)?;
@@ -323,7 +323,7 @@ pub fn new_admin_key(change: &Transaction<'_>, token: Secret) -> Result<(), Erro
     Ok(())
 }
 
-fn first_admin(view: &View<'_>) -> Result<Option<User>, store::StoreError> {
+fn first_admin(view: &View<'_>) -> store::StoreResult<Option<User>> {
     let newest = view.document_page::<User>(None, MAX_USERS)?;
     Ok(newest.into_iter().rfind(|user| user.admin))
 }
@@ -373,20 +373,13 @@ pub fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
 }
 
 /// Who owns the key or credential `id`, if its token hashes to `hash`.
-fn token_owner(
-    view: &View<'_>,
-    id: &str,
-    hash: &[u8],
-) -> Result<Option<String>, store::StoreError> {
+fn token_owner(view: &View<'_>, id: &str, hash: &[u8]) -> store::StoreResult<Option<String>> {
     let stored = view.find_token(id)?;
     Ok(stored.filter(|token| bool::from(token.hash.ct_eq(hash))).map(|token| token.owner_id))
 }
 
 /// The owner of a key or credential, and whether it is an admin; none when it is gone or inactive.
-fn owner_of_key(
-    view: &View<'_>,
-    owner_id: String,
-) -> Result<Option<(String, bool)>, store::StoreError> {
+fn owner_of_key(view: &View<'_>, owner_id: String) -> store::StoreResult<Option<(String, bool)>> {
     if id::has_prefix(&owner_id, prefix::BOT_USER) {
         let bot = view.find_document::<BotUser>(&owner_id)?.filter(|bot| bot.active != Some(false));
         return Ok(bot.map(|_| (owner_id, false)));
@@ -441,8 +434,6 @@ fn mask_token(token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use ginnel_store::Store;
 
@@ -450,7 +441,7 @@ mod tests {
         [("bot_works", Some(true)), ("bot_rests", Some(false))];
 
     /// Two bots, one of them inactive, each with a credential; and a credential whose token is gone.
-    fn fill(change: &Transaction<'_>) -> Result<(), store::StoreError> {
+    fn fill(change: &Transaction<'_>) -> store::StoreResult<()> {
         for (owner, active) in OWNERS {
             change.put_document(&BotUser { id: owner.to_owned(), active, ..BotUser::default() })?;
         }

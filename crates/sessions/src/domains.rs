@@ -5,7 +5,7 @@ use ginnel_api::remote::reserved_domains::ReservedDomain;
 
 use ginnel_settings::settings;
 
-use super::store::{StoreError, View};
+use super::store::{StoreResult, View};
 
 /// Where reserved domains are unique.
 pub const DOMAINS: &str = "domain";
@@ -58,7 +58,7 @@ impl DomainClaim<'_> {
         &self,
         view: &View<'_>,
         host: &str,
-    ) -> Result<Result<Option<String>, DomainDenial>, StoreError> {
+    ) -> StoreResult<Result<Option<String>, DomainDenial>> {
         Ok(match reservation_of(view, host)? {
             Some(domain) if domain.owner_id.as_deref() == Some(self.owner_id) => {
                 Ok(Some(domain.id))
@@ -71,7 +71,7 @@ impl DomainClaim<'_> {
 }
 
 /// The reserved domain that a host name belongs to: the name itself, else the longest wildcard.
-pub fn reservation_of(view: &View<'_>, host: &str) -> Result<Option<ReservedDomain>, StoreError> {
+pub fn reservation_of(view: &View<'_>, host: &str) -> StoreResult<Option<ReservedDomain>> {
     let host = host.to_ascii_lowercase();
     let name = host.strip_prefix("*.").unwrap_or(&host);
     let mut candidates = vec![host.clone()];
@@ -87,7 +87,7 @@ pub fn reservation_of(view: &View<'_>, host: &str) -> Result<Option<ReservedDoma
 }
 
 /// The reserved address with a port, if there is one.
-pub fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAddr>, StoreError> {
+pub fn address_at(view: &View<'_>, port: u16) -> StoreResult<Option<ReservedAddr>> {
     match view.claimant(PORTS, &port.to_string())? {
         Some(id) => view.find_document(&id),
         None => Ok(None),
@@ -95,7 +95,7 @@ pub fn address_at(view: &View<'_>, port: u16) -> Result<Option<ReservedAddr>, St
 }
 
 /// Whether a port is reserved by somebody else.
-pub fn is_foreign_port(view: &View<'_>, port: u16, owner_id: &str) -> Result<bool, StoreError> {
+pub fn is_foreign_port(view: &View<'_>, port: u16, owner_id: &str) -> StoreResult<bool> {
     let reserved = address_at(view, port)?;
     Ok(reserved.is_some_and(|address| address.owner_id.as_deref() != Some(owner_id)))
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::age_reading::{SETTING, StoredReading};
 use super::tables::Param::{self, Integer, Text};
-use super::{StoreError, Transaction, View, schema};
+use super::{StoreResult, Transaction, View, schema};
 
 /// An event as it is stored.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub struct EventQuery {
 
 impl View<'_> {
     /// The bodies of events, newest first.
-    pub fn audit_events(&self, query: &EventQuery) -> Result<Vec<String>, StoreError> {
+    pub fn audit_events(&self, query: &EventQuery) -> StoreResult<Vec<String>> {
         let Some((at, id)) = self.upper_bound(query)? else { return Ok(Vec::new()) };
         let (after, limit) = (query.after.unwrap_or(i64::MIN), i64::try_from(query.limit));
         let limit = Integer(limit.unwrap_or(i64::MAX));
@@ -51,17 +51,17 @@ impl View<'_> {
     }
 
     /// The body of the event with this identifier.
-    pub fn audit_event(&self, id: &str) -> Result<Option<String>, StoreError> {
+    pub fn audit_event(&self, id: &str) -> StoreResult<Option<String>> {
         self.optional_text("SELECT body FROM audit_events WHERE id = ?1", &[Text(id)])
     }
 
     /// The largest identifier of an event.
-    pub fn newest_event_id(&self) -> Result<Option<String>, StoreError> {
+    pub fn newest_event_id(&self) -> StoreResult<Option<String>> {
         self.optional_text("SELECT id FROM audit_events ORDER BY id DESC LIMIT 1", &[])
     }
 
     /// The time of the newest event, in microseconds since the Unix epoch.
-    pub fn newest_event_time(&self) -> Result<Option<i64>, StoreError> {
+    pub fn newest_event_time(&self) -> StoreResult<Option<i64>> {
         let mut time = None;
         let sql = "SELECT at FROM audit_events ORDER BY at DESC, id DESC LIMIT 1";
         self.query_rows(sql, &[], &mut |row| {
@@ -72,7 +72,7 @@ impl View<'_> {
     }
 
     /// The last reading of the clock, or the time of the newest event if an earlier version has written the database.
-    pub(super) fn age_reading(&self) -> Result<Option<StoredReading>, StoreError> {
+    pub(super) fn age_reading(&self) -> StoreResult<Option<StoredReading>> {
         if let Some(text) = self.find_setting(SETTING)? {
             return Ok(serde_json::from_str(&text).ok());
         }
@@ -82,7 +82,7 @@ impl View<'_> {
     }
 
     /// The time of the PostgreSQL server.
-    pub(super) fn server_time(&self) -> Result<SystemTime, StoreError> {
+    pub(super) fn server_time(&self) -> StoreResult<SystemTime> {
         let mut micros = 0;
         let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
         self.query_rows(sql, &[], &mut |row| {
@@ -93,13 +93,13 @@ impl View<'_> {
     }
 
     /// True when there is an event before a time.
-    pub fn has_event_before(&self, before: i64) -> Result<bool, StoreError> {
+    pub fn has_event_before(&self, before: i64) -> StoreResult<bool> {
         let sql = "SELECT id FROM audit_events WHERE at < ?1 LIMIT 1";
         Ok(self.optional_text(sql, &[Integer(before)])?.is_some())
     }
 
     /// The time and identifier that all events asked for are below; none where there are no such events.
-    fn upper_bound(&self, query: &EventQuery) -> Result<Option<(i64, String)>, StoreError> {
+    fn upper_bound(&self, query: &EventQuery) -> StoreResult<Option<(i64, String)>> {
         let before = (query.before.unwrap_or(i64::MAX), String::new());
         let Some(id) = &query.before_id else { return Ok(Some(before)) };
         // The event may be gone; then the page begins where it was.
@@ -112,7 +112,7 @@ impl View<'_> {
         Ok(at.map(|at| before.min((at, id.clone()))))
     }
 
-    fn optional_text(&self, sql: &str, values: &[Param<'_>]) -> Result<Option<String>, StoreError> {
+    fn optional_text(&self, sql: &str, values: &[Param<'_>]) -> StoreResult<Option<String>> {
         let mut found = None;
         self.query_rows(sql, values, &mut |row| {
             found = Some(row.text(0)?.to_owned());
@@ -145,7 +145,7 @@ fn events_sql(terms: usize) -> String {
 
 impl Transaction<'_> {
     /// Adds an event; there is no way to change one.
-    pub fn append_event(&self, event: &StoredEvent) -> Result<(), StoreError> {
+    pub fn append_event(&self, event: &StoredEvent) -> StoreResult<()> {
         let (id, at) = (Text(&event.id), Integer(event.at));
         self.tables.put_row(&schema::AUDIT_EVENTS, &[id, at, Text(&event.body)])?;
         event
@@ -161,7 +161,7 @@ impl Transaction<'_> {
         before: i64,
         most: usize,
         terms_of: impl Fn(&str) -> Vec<String>,
-    ) -> Result<usize, StoreError> {
+    ) -> StoreResult<usize> {
         let old = self.old_events(before, most)?;
         for (id, at, body) in &old {
             for term in terms_of(body) {
@@ -177,11 +177,7 @@ impl Transaction<'_> {
         Ok(old.len())
     }
 
-    fn old_events(
-        &self,
-        before: i64,
-        most: usize,
-    ) -> Result<Vec<(String, i64, String)>, StoreError> {
+    fn old_events(&self, before: i64, most: usize) -> StoreResult<Vec<(String, i64, String)>> {
         let sql = "SELECT id, at, body FROM audit_events WHERE at < ?1 ORDER BY at, id LIMIT ?2";
         let limit = Integer(i64::try_from(most).unwrap_or(i64::MAX));
         let mut old = Vec::new();

@@ -9,7 +9,7 @@ use ginnel_base::hex;
 use super::schema::{self, Table};
 use super::sqlite::STATE;
 use super::tables::{Param, Value};
-use super::{Store, StoreError, Transaction, View};
+use super::{Store, StoreError, StoreResult, Transaction, View};
 
 /// How many rows are copied at once.
 const ROWS_AT_ONCE: usize = 500;
@@ -67,7 +67,7 @@ impl Transaction<'_> {
         &self,
         source: &Store,
         left_out: &LeftOut<'_>,
-    ) -> Result<Vec<CopiedTable>, StoreError> {
+    ) -> StoreResult<Vec<CopiedTable>> {
         let own = LeftOut { settings: &[STATE], ..LeftOut::default() };
         let is_copied = |table: &Table, row: &TableRow| {
             !left_out.includes_row(table, row) && !own.includes_row(table, row)
@@ -78,7 +78,7 @@ impl Transaction<'_> {
                 let is_copied = |row: &TableRow| is_copied(table, row);
                 self.copy_table(view, table, (is_copied, left_out.interrupted))
             };
-            tables().map(copy).collect::<Result<_, StoreError>>()
+            tables().map(copy).collect::<StoreResult<_>>()
         })?;
         for (table, original) in tables().zip(&copied) {
             let mut digest = TableDigest::default();
@@ -98,7 +98,7 @@ impl Transaction<'_> {
         source: &View<'_>,
         table: &'static Table,
         (is_copied, interrupted): (impl Fn(&TableRow) -> bool, Option<&AtomicBool>),
-    ) -> Result<CopiedTable, StoreError> {
+    ) -> StoreResult<CopiedTable> {
         let mut digest = TableDigest::default();
         source.each_page(table, |rows| {
             if interrupted.is_some_and(|it| it.load(Relaxed)) {
@@ -124,7 +124,7 @@ impl Transaction<'_> {
 
 impl View<'_> {
     /// True when no table has a row.
-    pub fn is_empty(&self) -> Result<bool, StoreError> {
+    pub fn is_empty(&self) -> StoreResult<bool> {
         let mut found = false;
         for table in schema::tables_of(schema::NEWEST) {
             let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name);
@@ -140,8 +140,8 @@ impl View<'_> {
     fn each_page(
         &self,
         table: &Table,
-        mut keep: impl FnMut(Vec<TableRow>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        mut keep: impl FnMut(Vec<TableRow>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
         let mut last: Option<TableRow> = None;
         loop {
             let rows = self.page_after(table, last.as_ref())?;
@@ -154,11 +154,7 @@ impl View<'_> {
         }
     }
 
-    fn page_after(
-        &self,
-        table: &Table,
-        last: Option<&TableRow>,
-    ) -> Result<Vec<TableRow>, StoreError> {
+    fn page_after(&self, table: &Table, last: Option<&TableRow>) -> StoreResult<Vec<TableRow>> {
         let key = table.key.iter().filter_map(|name| table.column_position(name));
         let values: Vec<Param<'_>> = match last {
             Some(last) => key.filter_map(|at| last.get(at)).map(Value::as_param).collect(),

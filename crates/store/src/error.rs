@@ -6,6 +6,9 @@ use rusqlite::ErrorCode;
 
 use ginnel_api::mask;
 
+/// The result of reading or writing the store.
+pub type StoreResult<T> = Result<T, StoreError>;
+
 /// Why the store failed, one variant per cause.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

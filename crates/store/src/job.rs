@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{StoreError, Transaction, View};
+use super::{StoreError, StoreResult, Transaction, View};
 
 /// A change that waits to be made, then goes back to its caller with what came of it.
 pub trait Job: Any + Send {
@@ -92,7 +92,7 @@ where
     }
 
     /// What was read; `ran` says whether it could be.
-    pub fn into_result(self, ran: Result<(), StoreError>) -> Result<T, E> {
+    pub fn into_result(self, ran: StoreResult<()>) -> Result<T, E> {
         ran?;
         self.result.unwrap_or_else(|| Err(StoreError::Closed.into()))
     }

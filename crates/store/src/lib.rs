@@ -44,7 +44,7 @@ use age_reading::StoredReading;
 pub use audit::{EventQuery, StoredEvent};
 pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
-pub use error::{StorageFault, StoreError};
+pub use error::{StorageFault, StoreError, StoreResult};
 pub use health::HealthEvents;
 pub use job::{Job, TypedJob};
 pub use location::DatabaseLocation;
@@ -94,7 +94,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
-    pub fn open(path: Option<&Path>) -> Result<Self, StoreError> {
+    pub fn open(path: Option<&Path>) -> StoreResult<Self> {
         Self::open_with(path, Origin::default())
     }
 
@@ -102,7 +102,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
-    pub fn open_with(path: Option<&Path>, origin: Origin) -> Result<Self, StoreError> {
+    pub fn open_with(path: Option<&Path>, origin: Origin) -> StoreResult<Self> {
         Self::open_filled(path, origin, MissingLog::Refuse, |_| Ok(()))
     }
 
@@ -127,11 +127,11 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
-    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+    pub fn open_existing(path: &Path) -> StoreResult<Self> {
         Self::from_opened(sqlite::open_existing(path)?)
     }
 
-    fn from_opened(opened: OpenDatabase) -> Result<Self, StoreError> {
+    fn from_opened(opened: OpenDatabase) -> StoreResult<Self> {
         let (readers, writer, locks) = sqlite::start_engine(opened)?;
         Ok(Self {
             readers: EngineReaders::Sqlite(readers),
@@ -145,7 +145,7 @@ impl Store {
     ///
     /// # Errors
     /// When the server cannot be reached, refuses, or has a database of a newer version.
-    pub fn open_postgres(options: PostgresOptions, origin: Origin) -> Result<Self, StoreError> {
+    pub fn open_postgres(options: PostgresOptions, origin: Origin) -> StoreResult<Self> {
         let (readers, writer) = postgres::open_database(options, origin)?;
         Ok(Self {
             readers: EngineReaders::Postgres(Box::new(readers)),
@@ -159,7 +159,7 @@ impl Store {
     ///
     /// # Errors
     /// When it has none, and as those of [`Store::open_postgres`].
-    pub fn open_existing_postgres(options: PostgresOptions) -> Result<Self, StoreError> {
+    pub fn open_existing_postgres(options: PostgresOptions) -> StoreResult<Self> {
         if !postgres::has_tables(&options)? {
             return Err(StoreError::Missing(options.to_string().into()));
         }
@@ -175,7 +175,7 @@ impl Store {
     ///
     /// # Errors
     /// If the database cannot be read or written.
-    pub async fn start_clock(&self, origin: Origin, is_trusted: bool) -> Result<(), StoreError> {
+    pub async fn start_clock(&self, origin: Origin, is_trusted: bool) -> StoreResult<()> {
         // A seeded clock stands still, and leaps where a test wants it to.
         let is_seeded = origin.is_seeded();
         self.ages.set_origin(origin);
@@ -197,7 +197,7 @@ impl Store {
     ///
     /// # Errors
     /// If the database cannot be read or written.
-    pub async fn confirm_clock(&self) -> Result<(SystemTime, Duration), StoreError> {
+    pub async fn confirm_clock(&self) -> StoreResult<(SystemTime, Duration)> {
         let now = self.query_clock().await?;
         let stored = self.read(|view| view.age_reading()).await?;
         let pause = self.ages.remaining_pause().unwrap_or_default();
@@ -218,7 +218,7 @@ impl Store {
     ///
     /// # Errors
     /// If the database cannot be read or written.
-    pub async fn age_time(&self) -> Result<Option<SystemTime>, StoreError> {
+    pub async fn age_time(&self) -> StoreResult<Option<SystemTime>> {
         let now = self.read_clock().await?;
         if let Some((reading, has_leapt)) = self.ages.observe_time(now) {
             let confirmations = self.store_reading(reading, has_leapt).await?;
@@ -235,7 +235,7 @@ impl Store {
     }
 
     /// Reads the clock of the database, which was asked a moment ago; that of the machine if it has none.
-    async fn read_clock(&self) -> Result<SystemTime, StoreError> {
+    async fn read_clock(&self) -> StoreResult<SystemTime> {
         match self.ages.is_due(Instant::now()) {
             true => self.query_clock().await,
             false => Ok(self.ages.origin().now()),
@@ -243,7 +243,7 @@ impl Store {
     }
 
     /// Asks the database for its time, and makes the origin follow it.
-    async fn query_clock(&self) -> Result<SystemTime, StoreError> {
+    async fn query_clock(&self) -> StoreResult<SystemTime> {
         let origin = self.ages.origin();
         if let Some(time) = self.database_time().await? {
             origin.follow_clock(time);
@@ -253,12 +253,8 @@ impl Store {
     }
 
     /// Stores a reading; returns the number of confirmations of all nodes.
-    async fn store_reading(
-        &self,
-        reading: StoredReading,
-        has_leapt: bool,
-    ) -> Result<u64, StoreError> {
-        let keep = move |change: &Transaction<'_>| -> Result<u64, StoreError> {
+    async fn store_reading(&self, reading: StoredReading, has_leapt: bool) -> StoreResult<u64> {
+        let keep = move |change: &Transaction<'_>| -> StoreResult<u64> {
             let kept = match change.age_reading()? {
                 Some(stored) => reading.merged_with(stored, has_leapt),
                 None => reading,
@@ -273,7 +269,7 @@ impl Store {
     ///
     /// # Errors
     /// If the server does not respond.
-    async fn database_time(&self) -> Result<Option<SystemTime>, StoreError> {
+    async fn database_time(&self) -> StoreResult<Option<SystemTime>> {
         match &self.readers {
             EngineReaders::Sqlite(_) => Ok(None),
             EngineReaders::Postgres(_) => self.read(|view| view.server_time()).await.map(Some),
@@ -366,8 +362,8 @@ impl Store {
     pub async fn change_each(
         &self,
         ids: Vec<String>,
-        work: impl Fn(&Transaction<'_>, &str) -> Result<(), StoreError> + Clone + Send + 'static,
-    ) -> Result<(), StoreError> {
+        work: impl Fn(&Transaction<'_>, &str) -> StoreResult<()> + Clone + Send + 'static,
+    ) -> StoreResult<()> {
         for chunk in ids.chunks(MAX_CHUNK) {
             let (chunk, work) = (chunk.to_vec(), work.clone());
             let change =
@@ -381,7 +377,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store is closed.
-    pub async fn run_job(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+    pub async fn run_job(&self, job: Box<dyn Job>) -> StoreResult<Box<dyn Job>> {
         self.writer.run_job(job).await
     }
 
@@ -438,7 +434,7 @@ impl Store {
     /// # Errors
     /// When the file exists and may not be overwritten, or there is no verified copy; no file has the
     /// name then that did not have it before.
-    pub fn back_up(&self, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
+    pub fn back_up(&self, to: &Path, overwrite: Overwrite) -> StoreResult<BackupReport> {
         match &self.readers {
             EngineReaders::Sqlite(readers) => readers.back_up(to, overwrite),
             EngineReaders::Postgres(_) => Err(StoreError::NoFile),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::postgres::{PostgresAddressError, PostgresOptions, is_postgres_address};
-use super::{Store, StoreError, Transaction, postgres, sqlite};
+use super::{Store, StoreError, StoreResult, Transaction, postgres, sqlite};
 
 /// Where a database is.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ impl DatabaseLocation {
     ///
     /// # Errors
     /// When there is none, or it cannot be used.
-    pub fn open(&self) -> Result<Store, StoreError> {
+    pub fn open(&self) -> StoreResult<Store> {
         match self {
             Self::File(path) => Store::open_existing(path),
             Self::Server(options) => Store::open_existing_postgres((**options).clone()),

@@ -2,7 +2,7 @@
 
 use super::schema::{self, Table};
 use super::tables::Value;
-use super::{StoreError, Transaction, View};
+use super::{StoreResult, Transaction, View};
 
 /// The table of the documents; its second column is the identifier.
 const DOCUMENTS: &str = "resources";
@@ -13,16 +13,16 @@ pub struct Snapshot(Vec<(&'static Table, Vec<Vec<Value>>)>);
 
 impl View<'_> {
     /// Everything that the database holds.
-    pub fn take_snapshot(&self) -> Result<Snapshot, StoreError> {
+    pub fn take_snapshot(&self) -> StoreResult<Snapshot> {
         let rows =
             schema::tables_of(schema::NEWEST).map(|table| Ok((table, self.table_rows(table)?)));
-        Ok(Snapshot(rows.collect::<Result<_, StoreError>>()?))
+        Ok(Snapshot(rows.collect::<StoreResult<_>>()?))
     }
 }
 
 impl Transaction<'_> {
     /// Makes the database hold what it held at the moment of the snapshot, and nothing else.
-    pub fn restore_snapshot(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+    pub fn restore_snapshot(&self, snapshot: &Snapshot) -> StoreResult<()> {
         for (table, rows) in &snapshot.0 {
             if table.name == DOCUMENTS {
                 self.record_documents(&self.table_rows(table)?);
@@ -33,7 +33,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn replace_rows(&self, table: &'static Table, rows: &[Vec<Value>]) -> Result<(), StoreError> {
+    fn replace_rows(&self, table: &'static Table, rows: &[Vec<Value>]) -> StoreResult<()> {
         self.tables.delete_rows(table, &[], &[])?;
         rows.iter().try_for_each(|row| {
             self.tables.put_row(table, &row.iter().map(Value::as_param).collect::<Vec<_>>())

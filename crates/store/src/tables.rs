@@ -3,7 +3,7 @@
 //! What is read and changed is said in the words of `schema` and `select`, so an engine need not have a
 //! statement of its own for any kind of row. What cannot be said so is SQL that all engines understand.
 
-use super::StoreError;
+use super::StoreResult;
 use super::schema::Table;
 use super::select::Select;
 
@@ -45,15 +45,15 @@ impl From<Param<'_>> for Value {
 
 /// A row that was read; its columns are counted from 0.
 pub(super) trait Row {
-    fn text(&self, column: usize) -> Result<&str, StoreError>;
-    fn bytes(&self, column: usize) -> Result<&[u8], StoreError>;
-    fn integer(&self, column: usize) -> Result<i64, StoreError>;
+    fn text(&self, column: usize) -> StoreResult<&str>;
+    fn bytes(&self, column: usize) -> StoreResult<&[u8]>;
+    fn integer(&self, column: usize) -> StoreResult<i64>;
     /// None where the column is empty, which only the result of a calculation can be.
-    fn value(&self, column: usize) -> Result<Option<Value>, StoreError>;
+    fn value(&self, column: usize) -> StoreResult<Option<Value>>;
 }
 
 /// Gets the rows of a result, one after the other; must not use the tables meanwhile.
-pub(super) type Keep<'a> = &'a mut dyn FnMut(&dyn Row) -> Result<(), StoreError>;
+pub(super) type Keep<'a> = &'a mut dyn FnMut(&dyn Row) -> StoreResult<()>;
 
 /// Rows of one consistent state.
 pub(super) trait ReadTables {
@@ -63,11 +63,10 @@ pub(super) trait ReadTables {
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError>;
+    ) -> StoreResult<()>;
 
     /// Hands over the result of a query; its parameters are `?1` and so on.
-    fn query_rows(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>)
-    -> Result<(), StoreError>;
+    fn query_rows(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> StoreResult<()>;
 
     /// Whether queries have results here: a change that needs one may have to be made again.
     fn answers_queries(&self) -> bool {
@@ -78,7 +77,7 @@ pub(super) trait ReadTables {
 /// Rows that can be changed.
 pub(super) trait WriteTables: ReadTables {
     /// Stores a row, in place of the one with its key if there is one.
-    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError>;
+    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> StoreResult<()>;
 
     /// Removes the rows with these values in these columns.
     fn delete_rows(
@@ -86,10 +85,10 @@ pub(super) trait WriteTables: ReadTables {
         table: &'static Table,
         by: &'static [&'static str],
         values: &[Param<'_>],
-    ) -> Result<(), StoreError>;
+    ) -> StoreResult<()>;
 
     /// Hands what was put so far to the engine, where it is collected before.
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush(&self) -> StoreResult<()> {
         Ok(())
     }
 

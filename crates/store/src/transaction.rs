@@ -9,7 +9,7 @@ use ginnel_api::id::Ids;
 
 use super::tables::Param::{Bytes, Text};
 use super::tables::WriteTables;
-use super::{Document, DocumentChange, StoreError, View, schema};
+use super::{Document, DocumentChange, StoreError, StoreResult, View, schema};
 
 /// One change in the making: all of it is kept or nothing.
 pub struct Transaction<'connection> {
@@ -93,8 +93,8 @@ impl<'connection> Transaction<'connection> {
     pub fn for_each<T>(
         &self,
         items: &[T],
-        mut work: impl FnMut(&T) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        mut work: impl FnMut(&T) -> StoreResult<()>,
+    ) -> StoreResult<()> {
         let mut is_unfetched = false;
         for item in items {
             match work(item) {
@@ -106,7 +106,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// A new identifier; larger than all before it, because writes happen one after the other.
-    pub fn new_id(&self, prefix: &str) -> Result<String, StoreError> {
+    pub fn new_id(&self, prefix: &str) -> StoreResult<String> {
         let id = self.ids.next(prefix)?;
         self.tables.record_new_id(&id);
         self.new_ids.borrow_mut().insert(id.clone());
@@ -114,7 +114,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// A new token for the owner of `id`.
-    pub fn new_token(&self, id: &str) -> Result<String, StoreError> {
+    pub fn new_token(&self, id: &str) -> StoreResult<String> {
         Ok(self.ids.new_token(id)?)
     }
 
@@ -124,7 +124,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Stores a document in place of the one with its identifier, if there is one.
-    pub fn put_document<D: Document>(&self, document: &D) -> Result<(), StoreError> {
+    pub fn put_document<D: Document>(&self, document: &D) -> StoreResult<()> {
         self.put_document_quietly(document)?;
         self.removed.borrow_mut().remove(document.id());
         self.record_change(document.id());
@@ -132,14 +132,14 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// As [`Transaction::put_document`], without a notification: for what is changed often, and nobody remembers.
-    pub fn put_document_quietly<D: Document>(&self, document: &D) -> Result<(), StoreError> {
+    pub fn put_document_quietly<D: Document>(&self, document: &D) -> StoreResult<()> {
         let body = serde_json::to_string(document)?;
         let row = [Text(D::PREFIX), Text(document.id()), Text(&body)];
         self.tables.put_row(&schema::RESOURCES, &row)
     }
 
     /// Removes a document with its links, claims and token; false when there was none.
-    pub fn remove_document<D: Document>(&self, id: &str) -> Result<bool, StoreError> {
+    pub fn remove_document<D: Document>(&self, id: &str) -> StoreResult<bool> {
         let Some(body) = self.document_body(D::PREFIX, id)? else { return Ok(false) };
         self.removed.borrow_mut().insert(id.to_owned(), body);
         self.tables.delete_rows(
@@ -160,7 +160,7 @@ impl<'connection> Transaction<'connection> {
         from: &str,
         role: &str,
         to: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.tables.delete_rows(&schema::LINKS, &["from_id", "role"], &[Text(from), Text(role)])?;
         to.into_iter().try_for_each(|to| {
             self.tables.put_row(&schema::LINKS, &[Text(from), Text(role), Text(to)])
@@ -168,7 +168,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Claims a key for `owner`; false when another holds it.
-    pub fn claim_key(&self, space: &str, key: &str, owner: &str) -> Result<bool, StoreError> {
+    pub fn claim_key(&self, space: &str, key: &str, owner: &str) -> StoreResult<bool> {
         if let Some(holder) = self.claimant(space, key)? {
             return Ok(holder == owner);
         }
@@ -179,12 +179,12 @@ impl<'connection> Transaction<'connection> {
     /// Claims a key that nobody else can hold, as one with the identifier of its owner in it. Nothing is read:
     /// the key of what is new is another one each time that a change is run again, so that an engine which
     /// fetches what a change has read in vain would never be done with it.
-    pub fn claim_own(&self, space: &str, key: &str, owner: &str) -> Result<(), StoreError> {
+    pub fn claim_own(&self, space: &str, key: &str, owner: &str) -> StoreResult<()> {
         self.tables.put_row(&schema::CLAIMS, &[Text(space), Text(key), Text(owner)])
     }
 
     /// Gives up all claims of `owner` in a space.
-    pub fn release_claims(&self, space: &str, owner: &str) -> Result<(), StoreError> {
+    pub fn release_claims(&self, space: &str, owner: &str) -> StoreResult<()> {
         self.tables.delete_rows(&schema::CLAIMS, &["owner", "space"], &[Text(owner), Text(space)])
     }
 
@@ -192,7 +192,7 @@ impl<'connection> Transaction<'connection> {
     ///
     /// # Errors
     /// When there is one already, which stays.
-    pub fn put_token(&self, id: &str, hash: &[u8], owner_id: &str) -> Result<(), StoreError> {
+    pub fn put_token(&self, id: &str, hash: &[u8], owner_id: &str) -> StoreResult<()> {
         if self.find_token(id)?.is_some() {
             return Err(StoreError::Duplicate("a token"));
         }
@@ -202,7 +202,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Stores a setting of the database itself.
-    pub fn store_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
+    pub fn store_setting(&self, name: &str, value: &str) -> StoreResult<()> {
         self.tables.put_row(&schema::META, &[Text(name), Text(value)])
     }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::StoreError;
 use super::schema::Table;
 use super::select::{self, Select};
 use super::tables::{Keep, Param, ReadTables, Value};
+use super::{StoreError, StoreResult};
 use Param::{Integer, Text};
 
 /// How many documents one statement looks up.
@@ -45,7 +45,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The document with this identifier, if there is one of this kind.
-    pub fn find_document<D: Document>(&self, id: &str) -> Result<Option<D>, StoreError> {
+    pub fn find_document<D: Document>(&self, id: &str) -> StoreResult<Option<D>> {
         let mut found = None;
         self.select_rows(&select::DOCUMENT, &[Text(D::PREFIX), Text(id)], &mut |row| {
             found = Some(serde_json::from_str(row.text(0)?)?);
@@ -55,7 +55,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The documents with these identifiers, in no order; those that there are.
-    pub fn find_documents<D: Document>(&self, ids: &[String]) -> Result<Vec<D>, StoreError> {
+    pub fn find_documents<D: Document>(&self, ids: &[String]) -> StoreResult<Vec<D>> {
         let mut found = Vec::new();
         let sql = "SELECT body FROM resources WHERE kind = ?1 AND id";
         self.query_in(sql, &[Text(D::PREFIX)], ids, &mut |row| {
@@ -72,7 +72,7 @@ impl<'connection> View<'connection> {
         first: &[Param<'_>],
         ids: &[String],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         // As many places as there may be, so that there is one statement to prepare.
         let places = (0..MAX_FOUND_AT_ONCE).map(|at| format!("?{}", first.len() + at + 1));
         let sql = format!("{sql} IN ({})", places.collect::<Vec<_>>().join(", "));
@@ -85,7 +85,7 @@ impl<'connection> View<'connection> {
     }
 
     /// True when a document of the kind that its prefix names has this identifier.
-    pub fn exists(&self, id: &str) -> Result<bool, StoreError> {
+    pub fn exists(&self, id: &str) -> StoreResult<bool> {
         let kind = id.rsplit_once('_').map_or(id, |(prefix, _)| prefix);
         self.has_document(kind, id)
     }
@@ -95,7 +95,7 @@ impl<'connection> View<'connection> {
         &self,
         before: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<D>, StoreError> {
+    ) -> StoreResult<Vec<D>> {
         let mut found: Vec<D> = Vec::new();
         let limit = Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         let mut keep = |body: &str| {
@@ -126,8 +126,8 @@ impl<'connection> View<'connection> {
     /// Hands over all documents of a kind, newest first.
     pub fn for_each_document<D: Document>(
         &self,
-        mut take: impl FnMut(D) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        mut take: impl FnMut(D) -> StoreResult<()>,
+    ) -> StoreResult<()> {
         let mut before: Option<String> = None;
         loop {
             let page = self.document_page::<D>(before.as_deref(), PAGE_SIZE)?;
@@ -141,7 +141,7 @@ impl<'connection> View<'connection> {
     }
 
     /// All documents of a kind, newest first.
-    pub fn all_documents<D: Document>(&self) -> Result<Vec<D>, StoreError> {
+    pub fn all_documents<D: Document>(&self) -> StoreResult<Vec<D>> {
         let mut all = Vec::new();
         self.for_each_document(|document| {
             all.push(document);
@@ -151,12 +151,12 @@ impl<'connection> View<'connection> {
     }
 
     /// Who refers to `id` in this role, newest first.
-    pub fn referrers(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
+    pub fn referrers(&self, id: &str, role: &str) -> StoreResult<Vec<String>> {
         self.select_texts(&select::REFERRERS, &[Text(id), Text(role)])
     }
 
     /// What `id` refers to in this role.
-    pub fn references(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
+    pub fn references(&self, id: &str, role: &str) -> StoreResult<Vec<String>> {
         self.select_texts(&select::REFERENCES, &[Text(id), Text(role)])
     }
 
@@ -167,7 +167,7 @@ impl<'connection> View<'connection> {
         id: &str,
         role: &str,
         of_role: &str,
-    ) -> Result<BTreeSet<String>, StoreError> {
+    ) -> StoreResult<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         if self.tables.answers_queries() {
             let sql = "SELECT DISTINCT other.to_id FROM links own
@@ -191,12 +191,12 @@ impl<'connection> View<'connection> {
     }
 
     /// Who holds a claim, if anyone does.
-    pub fn claimant(&self, space: &str, key: &str) -> Result<Option<String>, StoreError> {
+    pub fn claimant(&self, space: &str, key: &str) -> StoreResult<Option<String>> {
         Ok(self.select_texts(&select::CLAIMANT, &[Text(space), Text(key)])?.pop())
     }
 
     /// Who holds the claims whose keys start with `start`, which is not empty.
-    pub fn claimants_below(&self, space: &str, start: &str) -> Result<Vec<String>, StoreError> {
+    pub fn claimants_below(&self, space: &str, start: &str) -> StoreResult<Vec<String>> {
         // No key of ours has a character beyond this one.
         let end = format!("{start}\u{10ffff}");
         let values = [Text(space), Text(start), Text(&end)];
@@ -207,7 +207,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The keys of the claims before `end`, smallest first.
-    pub fn claimed_before(&self, space: &str, end: &str) -> Result<Vec<String>, StoreError> {
+    pub fn claimed_before(&self, space: &str, end: &str) -> StoreResult<Vec<String>> {
         let mut keys =
             self.select_texts(&select::CLAIMED_IN_RANGE, &[Text(space), Text(""), Text(end)])?;
         keys.sort();
@@ -215,7 +215,7 @@ impl<'connection> View<'connection> {
     }
 
     /// How many claims a space holds.
-    pub fn count_claims(&self, space: &str) -> Result<i64, StoreError> {
+    pub fn count_claims(&self, space: &str) -> StoreResult<i64> {
         let mut count = 0;
         self.select_rows(&select::CLAIMS, &[Text(space)], &mut |_| {
             count += 1;
@@ -225,7 +225,7 @@ impl<'connection> View<'connection> {
     }
 
     /// What the token of an API key or credential is checked against.
-    pub fn find_token(&self, id: &str) -> Result<Option<StoredToken>, StoreError> {
+    pub fn find_token(&self, id: &str) -> StoreResult<Option<StoredToken>> {
         let mut found = None;
         self.select_rows(&select::TOKEN, &[Text(id)], &mut |row| {
             let (hash, owner_id) = (row.bytes(0)?.to_owned(), row.text(1)?.to_owned());
@@ -236,7 +236,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The same of many, by their identifiers; of those that there are.
-    pub fn find_tokens(&self, ids: &[String]) -> Result<HashMap<String, StoredToken>, StoreError> {
+    pub fn find_tokens(&self, ids: &[String]) -> StoreResult<HashMap<String, StoredToken>> {
         let mut found = HashMap::new();
         let sql = "SELECT id, hash, owner_id FROM tokens WHERE id";
         self.query_in(sql, &[], ids, &mut |row| {
@@ -248,17 +248,17 @@ impl<'connection> View<'connection> {
     }
 
     /// A setting of the database itself.
-    pub fn find_setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+    pub fn find_setting(&self, name: &str) -> StoreResult<Option<String>> {
         Ok(self.select_texts(&select::SETTING, &[Text(name)])?.pop())
     }
 
     /// What is stored of the document of this kind with this identifier, if there is one.
-    pub fn document_body(&self, kind: &str, id: &str) -> Result<Option<String>, StoreError> {
+    pub fn document_body(&self, kind: &str, id: &str) -> StoreResult<Option<String>> {
         Ok(self.select_texts(&select::DOCUMENT, &[Text(kind), Text(id)])?.pop())
     }
 
     /// True when there is a document of this kind with this identifier.
-    pub(super) fn has_document(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
+    pub(super) fn has_document(&self, kind: &str, id: &str) -> StoreResult<bool> {
         let mut found = false;
         self.select_rows(&select::DOCUMENT, &[Text(kind), Text(id)], &mut |_| {
             found = true;
@@ -268,7 +268,7 @@ impl<'connection> View<'connection> {
     }
 
     /// All rows of a table.
-    pub(super) fn table_rows(&self, table: &Table) -> Result<Vec<Vec<Value>>, StoreError> {
+    pub(super) fn table_rows(&self, table: &Table) -> StoreResult<Vec<Vec<Value>>> {
         let columns = table.column_names().collect::<Vec<_>>();
         let sql = format!("SELECT {} FROM {}", columns.join(", "), table.name);
         let mut found = Vec::new();
@@ -285,7 +285,7 @@ impl<'connection> View<'connection> {
         sql: &str,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.tables.query_rows(sql, values, keep)
     }
 
@@ -294,7 +294,7 @@ impl<'connection> View<'connection> {
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.tables.select_rows(select, values, keep)
     }
 
@@ -303,7 +303,7 @@ impl<'connection> View<'connection> {
         &self,
         select: &'static Select,
         values: &[Param<'_>],
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();
         self.select_rows(select, values, &mut |row| {
             found.push(row.text(0)?.to_owned());

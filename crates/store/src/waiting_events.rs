@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::tables::Param::{Integer, Text};
-use super::{StoreError, Transaction, View, schema, select};
+use super::{StoreResult, Transaction, View, schema, select};
 
 /// An event that waits to be delivered.
 #[derive(Debug, Clone)]
@@ -50,11 +50,7 @@ pub fn waiting_destination(destination_id: &str) -> String {
 
 impl View<'_> {
     /// The oldest events that wait for a destination, in the order of their commits.
-    pub fn waiting_events(
-        &self,
-        destination_id: &str,
-        limit: usize,
-    ) -> Result<Vec<EventRow>, StoreError> {
+    pub fn waiting_events(&self, destination_id: &str, limit: usize) -> StoreResult<Vec<EventRow>> {
         self.read_waiting(
             "SELECT w.event_id, w.at, COALESCE(e.body, '')
              FROM waiting_events w LEFT JOIN events e ON e.id = w.event_id
@@ -69,7 +65,7 @@ impl View<'_> {
         &self,
         destination_id: &str,
         limit: usize,
-    ) -> Result<Vec<EventRow>, StoreError> {
+    ) -> StoreResult<Vec<EventRow>> {
         self.read_waiting(
             "SELECT event_id, at, body FROM event_deliveries
              WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2",
@@ -83,7 +79,7 @@ impl View<'_> {
         sql: &str,
         destination_id: &str,
         limit: usize,
-    ) -> Result<Vec<EventRow>, StoreError> {
+    ) -> StoreResult<Vec<EventRow>> {
         let mut waiting = Vec::new();
         self.query_rows(sql, &[Text(destination_id), count_param(limit)], &mut |row| {
             let (id, at) = (row.text(0)?.to_owned(), row.integer(1)?);
@@ -94,7 +90,7 @@ impl View<'_> {
     }
 
     /// How much waits for a destination.
-    pub fn waiting_totals(&self, destination_id: &str) -> Result<WaitingTotals, StoreError> {
+    pub fn waiting_totals(&self, destination_id: &str) -> StoreResult<WaitingTotals> {
         let sql = "SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT)
                    FROM waiting_events WHERE destination_id = ?1";
         let mut totals = WaitingTotals::default();
@@ -111,7 +107,7 @@ impl View<'_> {
         &self,
         destination_id: &str,
         limit: usize,
-    ) -> Result<Vec<(String, u64)>, StoreError> {
+    ) -> StoreResult<Vec<(String, u64)>> {
         let sql = "SELECT event_id, bytes FROM waiting_events
                    WHERE destination_id = ?1 ORDER BY event_id LIMIT ?2";
         let mut oldest = Vec::new();
@@ -123,7 +119,7 @@ impl View<'_> {
     }
 
     /// The first destination behind this one for which something waits, in either way.
-    pub fn next_waiting_destination(&self, last: &str) -> Result<Option<String>, StoreError> {
+    pub fn next_waiting_destination(&self, last: &str) -> StoreResult<Option<String>> {
         let mut first: Option<String> = None;
         for sql in [
             "SELECT destination_id FROM waiting_events
@@ -143,7 +139,7 @@ impl View<'_> {
     }
 
     /// Stored events behind this one, in their order.
-    pub fn stored_events(&self, last: &str, limit: usize) -> Result<Vec<EventInStore>, StoreError> {
+    pub fn stored_events(&self, last: &str, limit: usize) -> StoreResult<Vec<EventInStore>> {
         let sql = "SELECT e.id, CAST(CASE WHEN EXISTS
                      (SELECT 1 FROM waiting_events w WHERE w.event_id = e.id)
                      THEN 1 ELSE 0 END AS BIGINT)
@@ -158,7 +154,7 @@ impl View<'_> {
     }
 
     /// The destinations that an event waits for.
-    fn waits_for(&self, event_id: &str) -> Result<Vec<String>, StoreError> {
+    fn waits_for(&self, event_id: &str) -> StoreResult<Vec<String>> {
         self.select_texts(&select::WAITING_FOR, &[Text(event_id)])
     }
 }
@@ -169,7 +165,7 @@ impl Transaction<'_> {
         &self,
         event: &EventRow,
         destination_ids: &BTreeSet<String>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let EventRow { id, at, body } = event;
         self.tables.put_row(&schema::STORED_EVENTS, &[Text(id), Text(body)])?;
         destination_ids.iter().try_for_each(|destination_id| {
@@ -184,7 +180,7 @@ impl Transaction<'_> {
         &self,
         destination_id: &str,
         events: &[EventRow],
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let destination_ids = BTreeSet::from([destination_id.to_owned()]);
         events.iter().try_for_each(|event| {
             self.put_event(event, &destination_ids)?;
@@ -194,11 +190,7 @@ impl Transaction<'_> {
     }
 
     /// Removes events that are delivered to a destination, or given up.
-    pub fn remove_waiting(
-        &self,
-        destination_id: &str,
-        event_ids: &[String],
-    ) -> Result<(), StoreError> {
+    pub fn remove_waiting(&self, destination_id: &str, event_ids: &[String]) -> StoreResult<()> {
         self.for_each(event_ids, |event_id| {
             let is_last = self.waits_for(event_id)?.iter().all(|it| it == destination_id);
             let (table, row) = (&schema::WAITING_EVENTS, [Text(destination_id), Text(event_id)]);
@@ -209,11 +201,7 @@ impl Transaction<'_> {
 
     /// Removes what waits for a destination that is gone, in either way. The events themselves are for
     /// [`Transaction::remove_unused_events`].
-    pub fn remove_left(
-        &self,
-        destination_id: &str,
-        event_ids: &[String],
-    ) -> Result<(), StoreError> {
+    pub fn remove_left(&self, destination_id: &str, event_ids: &[String]) -> StoreResult<()> {
         event_ids.iter().try_for_each(|event_id| {
             [&schema::WAITING_EVENTS, &schema::EVENT_DELIVERIES].into_iter().try_for_each(|table| {
                 self.tables.delete_rows(table, table.key, &[Text(destination_id), Text(event_id)])
@@ -222,14 +210,14 @@ impl Transaction<'_> {
     }
 
     /// Removes those of these events that wait for no destination.
-    pub fn remove_unused_events(&self, event_ids: &[String]) -> Result<(), StoreError> {
+    pub fn remove_unused_events(&self, event_ids: &[String]) -> StoreResult<()> {
         self.for_each(event_ids, |event_id| match self.waits_for(event_id)?.is_empty() {
             true => self.remove_event(event_id),
             false => Ok(()),
         })
     }
 
-    fn remove_event(&self, event_id: &str) -> Result<(), StoreError> {
+    fn remove_event(&self, event_id: &str) -> StoreResult<()> {
         self.tables.delete_rows(
             &schema::STORED_EVENTS,
             schema::STORED_EVENTS.key,

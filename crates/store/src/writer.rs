@@ -14,7 +14,7 @@ use super::batch_error::BatchError;
 use super::health::Health;
 use super::job::{Job, TypedJob};
 use super::metrics::WriterMetrics;
-use super::{Changes, StorageFault, StoreError, Transaction};
+use super::{Changes, StorageFault, StoreError, StoreResult, Transaction};
 
 /// How many jobs share a commit at most: enough to spare `fsync`s, few enough to answer soon.
 const MAX_BATCH_JOBS: usize = 256;
@@ -105,8 +105,8 @@ impl QueuedJob {
 impl Writer {
     /// Starts the thread; what commits is made of what the thread shares with others.
     pub(super) fn start<C: Committer>(
-        committer: impl FnOnce(&Arc<WriterShared>) -> Result<C, StoreError>,
-    ) -> Result<Self, StoreError> {
+        committer: impl FnOnce(&Arc<WriterShared>) -> StoreResult<C>,
+    ) -> StoreResult<Self> {
         let (jobs, queue) = mpsc::unbounded_channel();
         let shared = Arc::new(WriterShared::default());
         let committer = committer(&shared)?;
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// Runs a job, which comes back when what it has changed is on disk, or failed.
-    pub(super) async fn run_job(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+    pub(super) async fn run_job(&self, job: Box<dyn Job>) -> StoreResult<Box<dyn Job>> {
         let (caller, done) = oneshot::channel();
         self.enqueue_job(QueuedJob { job, caller })?;
         done.await.map_err(|_| StoreError::Closed)
@@ -160,7 +160,7 @@ impl Writer {
         self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
-    fn enqueue_job(&self, job: QueuedJob) -> Result<(), StoreError> {
+    fn enqueue_job(&self, job: QueuedJob) -> StoreResult<()> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(StoreError::Closed)
     }

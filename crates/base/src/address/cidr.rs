@@ -79,7 +79,6 @@ fn parse_length(text: &str) -> Option<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -15,7 +15,6 @@ pub fn reachable_address(mut listener: SocketAddr) -> SocketAddr {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

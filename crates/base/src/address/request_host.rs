@@ -65,7 +65,6 @@ fn parse_host(text: &str) -> Result<Cow<'_, str>, AddressError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

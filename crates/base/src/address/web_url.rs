@@ -195,7 +195,6 @@ impl fmt::Display for WebUrl {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -99,7 +99,6 @@ fn json_value(value: LogValue) -> Value {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::{Duration, SystemTime};
 

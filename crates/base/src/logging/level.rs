@@ -191,7 +191,6 @@ impl<const N: usize> TargetLevels<N> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

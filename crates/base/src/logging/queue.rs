@@ -142,7 +142,6 @@ fn dropped_record(dropped: u64) -> LogRecord {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::thread;
 

@@ -99,7 +99,6 @@ fn build_record(metadata: &Metadata<'_>, target: &'static str, mut fields: LogFi
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -20,7 +20,7 @@ use ginnel_base::logging::{ignore, or_debug};
 use ginnel_service::Service;
 
 use super::targets::{TargetStates, TargetWatch, describe_target};
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::lines::LineWriter;
 use crate::log_file::LogOutput;
 
@@ -173,7 +173,7 @@ pub(super) struct EventLog {
 
 impl EventLog {
     /// A log on the standard output, for people or as JSON.
-    pub fn start(as_json: bool, url_kind: UrlKind) -> Result<Self, CliError> {
+    pub fn start(as_json: bool, url_kind: UrlKind) -> CommandResult<Self> {
         let writer = LineWriter::start(MAX_QUEUED_BATCHES, LogOutput::Console, || {})?;
         Ok(Self { as_json, url_kind, writer, dropped: Arc::default() })
     }

@@ -14,7 +14,7 @@ use ginnel_service::{self as service, Service};
 use super::console::Console;
 use super::event_log::{EventLog, RequestLog, UrlKind};
 use super::targets::TargetWatch;
-use crate::error::CliError;
+use crate::error::{CliError, CommandResult};
 use crate::ngrok::{EventFollower, NgrokLog};
 use crate::output::eprint_line;
 use crate::signals::{NOTHING_TO_READ, Signals, on_hangup};
@@ -66,14 +66,14 @@ impl LaunchPlan {
 }
 
 /// Runs an agent until it ends or is stopped.
-pub(crate) fn launch_agent(plan: LaunchPlan) -> Result<(), CliError> {
+pub(crate) fn launch_agent(plan: LaunchPlan) -> CommandResult<()> {
     let runtime = runtime::start_runtime()?;
     let ended = runtime.block_on(run_plan(plan));
     runtime.shutdown_background();
     ended
 }
 
-async fn run_plan(plan: LaunchPlan) -> Result<(), CliError> {
+async fn run_plan(plan: LaunchPlan) -> CommandResult<()> {
     let mut signals = Signals::new()?;
     let (grace, admin_addr) = (plan.grace, plan.admin_addr);
     let mut options = AgentOptions { grace, admin_addr, ..plan.options };
@@ -168,7 +168,7 @@ async fn run_view(
     agent: &mut Agent,
     tunnels: Vec<Definition>,
     view: AgentView,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     match view {
         AgentView::Console(console) => run_console(agent, tunnels, *console).await?,
         AgentView::Lines(event_log) => run_event_log(agent, tunnels, event_log).await?,
@@ -181,7 +181,7 @@ async fn run_console(
     agent: &Agent,
     tunnels: Vec<Definition>,
     mut console: Console,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
         () = console.show_connecting(agent) => false,
@@ -196,7 +196,7 @@ async fn run_event_log(
     agent: &Agent,
     tunnels: Vec<Definition>,
     event_log: EventLog,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     event_log.log_addresses(agent);
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
@@ -217,7 +217,7 @@ async fn run_follower(
     agent: &Agent,
     tunnels: Vec<Definition>,
     mut follower: EventFollower,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
         () = follower.run(agent) => false,
@@ -229,7 +229,7 @@ async fn run_follower(
 }
 
 /// Waits for the session, and starts the tunnels; false when the agent ends before that.
-async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, CliError> {
+async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> CommandResult<bool> {
     for definition in tunnels {
         start_one(agent, definition).await?;
     }
@@ -237,7 +237,7 @@ async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, CliE
 }
 
 /// Starts a tunnel; a session that is lost meanwhile is waited for again.
-async fn start_one(agent: &Agent, definition: Definition) -> Result<(), CliError> {
+async fn start_one(agent: &Agent, definition: Definition) -> CommandResult<()> {
     while wait_until_online(agent).await {
         match agent.start_tunnel(definition.clone()).await {
             Err(StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
@@ -270,7 +270,7 @@ impl AgentView {
         options: ViewOptions,
         agent: &Agent,
         service: Option<&Service>,
-    ) -> Result<Self, CliError> {
+    ) -> CommandResult<Self> {
         let (requested, as_json, shows_key) = match options {
             ViewOptions::Ngrok(log) => return Ok(Self::Ngrok(EventFollower::new(log, agent))),
             ViewOptions::Lines { requested, as_json, shows_key } => (requested, as_json, shows_key),

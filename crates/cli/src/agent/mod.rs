@@ -26,7 +26,7 @@ use ginnel_net::secret_file::take_readable_files;
 use ginnel_service as service;
 use ginnel_settings::ResolvedSettings;
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 use crate::help::HelpRank;
 use crate::output::eprint_line;
 use crate::{admin, grace, logging, settings, variables};
@@ -186,30 +186,30 @@ fn switch_argument(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-pub(crate) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run_agent(matches: &ArgMatches) -> CommandResult<()> {
     let loaded = load_config(matches)?;
     launch_tunnels(matches, &loaded, Vec::new(), LOCAL_COMMAND)
 }
 
-pub(crate) fn run_http(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run_http(matches: &ArgMatches) -> CommandResult<()> {
     run_one("http", matches)
 }
 
-pub(crate) fn run_tcp(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run_tcp(matches: &ArgMatches) -> CommandResult<()> {
     run_one("tcp", matches)
 }
 
-pub(crate) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run_tls(matches: &ArgMatches) -> CommandResult<()> {
     run_one("tls", matches)
 }
 
-fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
+fn run_one(proto: &str, matches: &ArgMatches) -> CommandResult<()> {
     let loaded = load_config(matches)?;
     let tunnels = vec![tunnel_definition(proto, matches)?];
     launch_tunnels(matches, &loaded, tunnels, &local_command(proto, matches))
 }
 
-pub(crate) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run_start(matches: &ArgMatches) -> CommandResult<()> {
     let loaded = load_config(matches)?;
     let config = &loaded.config;
     let names = tunnel_names(config, matches)?;
@@ -232,7 +232,7 @@ pub(crate) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
 pub(crate) fn tunnel_names(
     config: &AgentConfig,
     matches: &ArgMatches,
-) -> Result<Vec<String>, CliError> {
+) -> CommandResult<Vec<String>> {
     let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
     match matches.get_flag("all") {
         true if config.tunnels.is_empty() => {
@@ -244,7 +244,7 @@ pub(crate) fn tunnel_names(
     }
 }
 
-pub(crate) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run_dev(matches: &ArgMatches) -> CommandResult<()> {
     let Some((proto, matches)) = matches.subcommand() else {
         return Err(CliError::usage("no protocol given: use http, tcp or tls"));
     };
@@ -262,13 +262,13 @@ fn launch_tunnels(
     loaded: &ResolvedSettings<AgentConfig>,
     tunnels: Vec<Definition>,
     local: &str,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let (options, console) = (agent_options(loaded, local)?, loaded.config.console.is_shown());
     launch_agent(LaunchPlan::new(matches, options, tunnels, console))
 }
 
 /// The configuration that files, environment and flags make.
-pub(crate) fn load_config(matches: &ArgMatches) -> Result<ResolvedSettings<AgentConfig>, CliError> {
+pub(crate) fn load_config(matches: &ArgMatches) -> CommandResult<ResolvedSettings<AgentConfig>> {
     let mut paths: Vec<_> =
         matches.get_many::<PathBuf>("config").into_iter().flatten().cloned().collect();
     if paths.is_empty() {
@@ -291,7 +291,7 @@ pub(crate) fn load_config(matches: &ArgMatches) -> Result<ResolvedSettings<Agent
 /// Reads the file of the authtoken, unless the authtoken itself has the say.
 pub(crate) fn apply_authtoken_file(
     loaded: &mut ResolvedSettings<AgentConfig>,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let is_file = loaded.takes_precedence("authtoken_file", "authtoken");
     if let Some(path) = loaded.config.authtoken_file.as_ref().filter(|_| is_file) {
         let read = service::read_authtoken(path);
@@ -324,7 +324,7 @@ pub(crate) fn locate_problem(
 fn agent_options(
     loaded: &ResolvedSettings<AgentConfig>,
     local: &str,
-) -> Result<AgentOptions, CliError> {
+) -> CommandResult<AgentOptions> {
     let config = &loaded.config;
     if config.server_addr.is_empty() {
         return Err(missing_service(local));
@@ -360,7 +360,7 @@ fn local_command(proto: &str, matches: &ArgMatches) -> String {
 }
 
 /// The definition that a command line gives.
-fn tunnel_definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
+fn tunnel_definition(proto: &str, matches: &ArgMatches) -> CommandResult<Definition> {
     let mut definition = match matches.get_one::<PathBuf>("definition-file") {
         Some(path) => config::read_definition(path, &read_file(path)?).map_err(CliError::usage)?,
         None => Map::new(),
@@ -391,7 +391,7 @@ fn tunnel_definition(proto: &str, matches: &ArgMatches) -> Result<Definition, Cl
     Definition::from_document(&definition).map_err(|problems| CliError::usage(problems.join("; ")))
 }
 
-pub(crate) fn read_file(path: &PathBuf) -> Result<String, CliError> {
+pub(crate) fn read_file(path: &PathBuf) -> CommandResult<String> {
     let read = std::fs::read_to_string(path);
     read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use ginnel_service::config::{self, SECTIONS, ServeConfig};
 use ginnel_settings::{ResolvedSettings, SettingSection, SettingSources};
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CommandResult, Exit};
 use super::output::print_line;
 use super::serve::log_problems;
 use super::settings;
@@ -59,7 +59,7 @@ pub(super) fn command() -> Command {
         .arg(file(BUNDLE, "Write an archive for a bug report, a new .tar.gz without secrets"))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let file = matches.get_one::<PathBuf>("config");
     let file = file.map(|path| config::read_file(path)).transpose().map_err(CliError::usage)?;
     let files = Vec::from_iter(file);
@@ -148,7 +148,7 @@ fn print_findings(findings: &[Finding], as_json: bool) {
     }
 }
 
-fn findings_result(findings: &[Finding]) -> Result<(), CliError> {
+fn findings_result(findings: &[Finding]) -> CommandResult<()> {
     let number = findings.iter().filter(|it| it.severity == Severity::Problem).count();
     match number {
         0 => Ok(()),

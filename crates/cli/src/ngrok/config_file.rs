@@ -13,7 +13,7 @@ use ginnel_settings::{ResolvedSettings, SettingSources};
 
 use super::places::{config_paths, default_config_path};
 use crate::config::find_problems;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 use crate::output::print_line;
 use crate::settings;
 
@@ -83,7 +83,7 @@ pub(super) fn authtoken_command() -> Command {
         .arg(Arg::new(SECRET).required(true).value_name("AUTHTOKEN").help("The value to store"))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     match matches.subcommand() {
         Some(("check", matches)) => check_file(matches),
         Some(("upgrade", matches)) => upgrade_file(&config_path(matches)?, matches),
@@ -93,17 +93,17 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     }
 }
 
-pub(super) fn run_authtoken(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_authtoken(matches: &ArgMatches) -> CommandResult<()> {
     add_secret("add-authtoken", matches)
 }
 
 /// The file that is changed: the last one that is named, or the usual one.
-fn config_path(matches: &ArgMatches) -> Result<PathBuf, CliError> {
+fn config_path(matches: &ArgMatches) -> CommandResult<PathBuf> {
     let unknown = || CliError::usage("no configuration file: pass --config");
     config_paths(matches).pop().ok_or_else(unknown)
 }
 
-fn check_file(matches: &ArgMatches) -> Result<(), CliError> {
+fn check_file(matches: &ArgMatches) -> CommandResult<()> {
     let path = config_path(matches)?;
     let text = read_config_text(&path)?;
     let loaded = load_text(&path, &text).map_err(settings::report_problems)?;
@@ -128,7 +128,7 @@ fn check_text(path: &Path, text: &str) -> Result<(), Vec<String>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-fn add_secret(command: &str, matches: &ArgMatches) -> Result<(), CliError> {
+fn add_secret(command: &str, matches: &ArgMatches) -> CommandResult<()> {
     let known = ADDED.iter().find(|(name, _, _)| *name == command);
     let (Some((_, key, title)), Some(secret)) = (known, matches.get_one::<String>(SECRET)) else {
         return Err(CliError::usage("no command given; try `config --help`"));
@@ -298,7 +298,7 @@ fn with_lines(text: &str, change: impl Fn(u64, &str) -> String) -> String {
     (1..).zip(text.split_inclusive('\n')).map(|(number, line)| change(number, line)).collect()
 }
 
-fn upgrade_file(path: &Path, matches: &ArgMatches) -> Result<(), CliError> {
+fn upgrade_file(path: &Path, matches: &ArgMatches) -> CommandResult<()> {
     let to = match matches.get_flag(RELOCATE) {
         true => Some(relocation_path(path)?).filter(|to| to != path),
         false => None,
@@ -330,7 +330,7 @@ fn upgrade_file(path: &Path, matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 /// Where a file is moved to.
-fn relocation_path(path: &Path) -> Result<PathBuf, CliError> {
+fn relocation_path(path: &Path) -> CommandResult<PathBuf> {
     let unknown = || CliError::usage(format!("--{RELOCATE}: HOME is not set"));
     let to = default_config_path().ok_or_else(unknown)?;
     match to != path && to.exists() {
@@ -343,7 +343,7 @@ fn relocation_path(path: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// The text of a file as version 3; none where it is that already.
-fn upgraded_text(path: &Path, text: &str) -> Result<Option<String>, CliError> {
+fn upgraded_text(path: &Path, text: &str) -> CommandResult<Option<String>> {
     let root = read_tree(text).map_err(|_| manual_edit_error(path, "it is no YAML"))?;
     if is_version_3(&root) {
         return Ok(None);
@@ -404,7 +404,7 @@ fn indent_block(block: &str) -> String {
     })
 }
 
-fn edit_file(path: &Path) -> Result<(), CliError> {
+fn edit_file(path: &Path) -> CommandResult<()> {
     let editor = EDITOR_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
     let editor = editor.map(|editor| editor.trim().to_owned()).find(|editor| !editor.is_empty());
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
@@ -418,12 +418,12 @@ fn edit_file(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn read_config_text(path: &Path) -> Result<String, CliError> {
+fn read_config_text(path: &Path) -> CommandResult<String> {
     std::fs::read_to_string(path).map_err(|error| path_error(path, &error))
 }
 
 /// It holds secrets.
-fn write_secret_file(path: &Path, text: &str) -> Result<(), CliError> {
+fn write_secret_file(path: &Path, text: &str) -> CommandResult<()> {
     let made = std::fs::create_dir_all(files::parent_folder(path));
     let written =
         made.and_then(|()| files::write_atomic(path, text.as_bytes(), files::SECRET_MODE));
@@ -439,7 +439,6 @@ fn manual_edit_error(path: &Path, problem: &str) -> CliError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -16,7 +16,7 @@ use ginnel_net::{DialRole, dial_address, resolve_host};
 
 use super::run::{connect_options, with_connection_arguments};
 use crate::agent::wait_until_online;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 use crate::output::print_line;
 use crate::runtime;
 
@@ -50,7 +50,7 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let options = connect_options(matches)?;
     let has_ipv6 = matches.get_one::<bool>(IPV6) == Some(&true);
     let runtime = runtime::start_runtime()?;
@@ -70,7 +70,7 @@ struct Diagnosis {
 }
 
 impl Diagnosis {
-    async fn run_steps(&mut self, options: AgentOptions) -> Result<(), CliError> {
+    async fn run_steps(&mut self, options: AgentOptions) -> CommandResult<()> {
         let names = options.server_addrs.clone();
         let shown = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let limit = options.connect_timeout + SPARE_TIME;
@@ -141,7 +141,7 @@ impl Diagnosis {
         &mut self,
         options: AgentOptions,
         deadline: Instant,
-    ) -> Result<Result<(), Option<String>>, CliError> {
+    ) -> CommandResult<Result<(), Option<String>>> {
         let options = AgentOptions { web_addr: WebAddress::Off, ..options };
         let began = Instant::now();
         let agent = Agent::start(options).await?;
@@ -186,7 +186,7 @@ impl Diagnosis {
         }));
     }
 
-    fn write_report(&self, path: &Path, ended: &Result<(), CliError>) -> Result<(), CliError> {
+    fn write_report(&self, path: &Path, ended: &CommandResult<()>) -> CommandResult<()> {
         let error = ended.as_ref().err().map(|error| error.message.as_str());
         let report = json!({
             "version": env!("CARGO_PKG_VERSION"),

@@ -11,7 +11,7 @@ use ginnel_base::files;
 use ginnel_base::logging::ignore;
 
 use super::places::NAME;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 use crate::output::print_line;
 
 /// The Python that runs this command.
@@ -49,7 +49,7 @@ pub(crate) fn command() -> Command {
         .subcommand(ngrok)
 }
 
-pub(crate) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+pub(crate) fn run(matches: &ArgMatches) -> CommandResult<()> {
     let Some((_, matches)) = matches.subcommand() else {
         return Err(CliError::usage("no command given; try `ginnel compat --help`"));
     };

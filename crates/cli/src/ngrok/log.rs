@@ -13,7 +13,7 @@ use ginnel_agent::config::{NgrokLogConfig, NgrokLogFormat, NgrokLogLevel};
 use ginnel_api::mask;
 use ginnel_base::logging::{LogFormat, LogValue};
 
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::lines::LineWriter;
 use crate::log_file::{LogFile, LogOutput};
 
@@ -40,7 +40,7 @@ struct LogLines {
 }
 
 impl LogLines {
-    fn start(output: LogOutput) -> Result<Self, CliError> {
+    fn start(output: LogOutput) -> CommandResult<Self> {
         let broken = Arc::<Notify>::default();
         let is_broken = broken.clone();
         // A file may be there again later.
@@ -70,7 +70,7 @@ pub(super) type LineFields<'f> = &'f [(&'static str, &'f str)];
 
 impl NgrokLog {
     /// Opens a log.
-    pub(super) fn open(config: &NgrokLogConfig) -> Result<Self, CliError> {
+    pub(super) fn open(config: &NgrokLogConfig) -> CommandResult<Self> {
         let (output, is_terminal) = match config.output.as_deref() {
             None | Some("" | "false") => (None, false),
             Some("stdout") => (Some(LogOutput::Stdout), std::io::stdout().is_terminal()),

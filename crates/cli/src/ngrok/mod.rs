@@ -30,7 +30,7 @@ use run::AUTHTOKEN;
 
 use ginnel_api::Secret;
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::help;
 use super::logging::{LogOptions, LogWriter};
 use super::operations;
@@ -67,7 +67,7 @@ pub(super) fn main(arguments: Vec<OsString>) -> u8 {
     }
 }
 
-fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
+fn run(arguments: Vec<OsString>) -> CommandResult<()> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => return usage::explain_usage_error(&error),
@@ -94,12 +94,12 @@ fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     }
 }
 
-fn print_text(text: &str) -> Result<(), CliError> {
+fn print_text(text: &str) -> CommandResult<()> {
     print_line(text);
     Ok(())
 }
 
-fn print_completion(matches: &ArgMatches) -> Result<(), CliError> {
+fn print_completion(matches: &ArgMatches) -> CommandResult<()> {
     let shell = matches.get_one::<Shell>("shell").copied().or_else(Shell::from_env);
     let shell = shell.unwrap_or(Shell::Bash);
     write_completion(shell, command(), NAME);
@@ -140,7 +140,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// The key for `api`: from the command line, the environment or a configuration file.
-fn api_key(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
+fn api_key(matches: &ArgMatches) -> CommandResult<Option<Secret>> {
     let argument = matches.get_one::<String>(API_KEY).cloned();
     let variables = API_KEY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
     let known = argument.or_else(|| variables.into_iter().find(|key| !key.is_empty()));

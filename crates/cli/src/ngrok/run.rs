@@ -21,7 +21,7 @@ use super::tunnel_flags;
 use crate::agent::{
     LaunchPlan, SERVER_ADDR_VARIABLE, ViewOptions, apply_authtoken_file, launch_agent, tunnel_names,
 };
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 use crate::{settings, variables};
 
 /// How long visitors in flight may take at the end: whoever stops such a program does not wait long.
@@ -75,7 +75,7 @@ pub(super) fn tunnel_command(name: &'static str, about: &'static str) -> Command
 }
 
 /// Runs `start`.
-pub(super) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_start(matches: &ArgMatches) -> CommandResult<()> {
     with_log(matches, |config| {
         let names = tunnel_names(config, matches)?;
         if names.is_empty() != matches.get_flag(NONE) {
@@ -86,11 +86,11 @@ pub(super) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 /// Runs `http`, `tcp` or `tls`.
-pub(super) fn run_tunnel(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_tunnel(proto: &str, matches: &ArgMatches) -> CommandResult<()> {
     with_log(matches, |_| Ok(vec![tunnel_flags::tunnel_definition(proto, matches)?]))
 }
 
-fn find_definition(config: &AgentConfig, name: &str) -> Result<Definition, CliError> {
+fn find_definition(config: &AgentConfig, name: &str) -> CommandResult<Definition> {
     if config.tunnels.contains_key(name) {
         return Ok(config.tunnel_definition(name)?);
     }
@@ -103,8 +103,8 @@ fn find_definition(config: &AgentConfig, name: &str) -> Result<Definition, CliEr
 /// Runs an agent that starts these tunnels; the log also has what keeps it from that.
 fn with_log(
     matches: &ArgMatches,
-    tunnels: impl FnOnce(&AgentConfig) -> Result<Vec<Definition>, CliError>,
-) -> Result<(), CliError> {
+    tunnels: impl FnOnce(&AgentConfig) -> CommandResult<Vec<Definition>>,
+) -> CommandResult<()> {
     let loaded = load_config(matches);
     let config = loaded.as_ref().map(|loaded| loaded.config.log.clone()).unwrap_or_default();
     let log = Arc::new(NgrokLog::open(&log_config(matches, config))?);
@@ -160,7 +160,7 @@ fn launch_tunnels(
     config: &AgentConfig,
     tunnels: Vec<Definition>,
     log: &Arc<NgrokLog>,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let options = AgentOptions { shows_upstream_urls: true, ..agent_options(matches, config)? };
     let is_drawn = !log.is_on() && std::io::stdout().is_terminal();
     let console = config.console.is_shown();
@@ -179,11 +179,11 @@ fn launch_tunnels(
 }
 
 /// The options of an agent that only connects.
-pub(super) fn connect_options(matches: &ArgMatches) -> Result<AgentOptions, CliError> {
+pub(super) fn connect_options(matches: &ArgMatches) -> CommandResult<AgentOptions> {
     agent_options(matches, &load_config(matches)?.config)
 }
 
-fn agent_options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, CliError> {
+fn agent_options(matches: &ArgMatches, config: &AgentConfig) -> CommandResult<AgentOptions> {
     let mut config = config.clone();
     if let Some(authtoken) = matches.get_one::<String>(AUTHTOKEN) {
         config.authtoken = Some(Secret(authtoken.clone()));
@@ -208,7 +208,7 @@ fn config_files(matches: &ArgMatches) -> Vec<std::path::PathBuf> {
 }
 
 /// The configuration that files, environment and flags make.
-pub(super) fn load_config(matches: &ArgMatches) -> Result<ResolvedSettings<AgentConfig>, CliError> {
+pub(super) fn load_config(matches: &ArgMatches) -> CommandResult<ResolvedSettings<AgentConfig>> {
     let files = config_files(matches);
     let files = files.iter().map(|path| config::read_file(path)).collect::<Result<Vec<_>, _>>();
     let files = files.map_err(CliError::usage)?;

@@ -13,7 +13,7 @@ use ginnel_api::{Field, Kind, Operation, documentation, mask};
 
 use super::remote_file::{self, FetchError};
 use crate::agent::{UNNAMED, read_file};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 
 /// An option.
 #[derive(Clone)]
@@ -180,7 +180,7 @@ fn known_field(path: &str) -> Option<&'static Field> {
 }
 
 /// The definition that a command line gives.
-pub(super) fn tunnel_definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
+pub(super) fn tunnel_definition(proto: &str, matches: &ArgMatches) -> CommandResult<Definition> {
     let mut document = Map::new();
     document.insert("proto".to_owned(), proto.into());
     document.insert("name".to_owned(), UNNAMED.into());
@@ -215,7 +215,7 @@ fn translate_problem(problem: &str, present: &[TunnelFlag]) -> String {
 }
 
 /// Refuses bindings that the public URL has not.
-fn check_bindings(matches: &ArgMatches) -> Result<(), CliError> {
+fn check_bindings(matches: &ArgMatches) -> CommandResult<()> {
     let names = [URL, "domain", "hostname", "remote-addr"].into_iter();
     let place = names.filter_map(|name| matches.try_get_one::<String>(name).ok().flatten()).next();
     let place = place.map(String::as_str);
@@ -228,7 +228,7 @@ fn check_bindings(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 /// What a public URL says of a tunnel whose protocol is known.
-fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> Result<(), CliError> {
+fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> CommandResult<()> {
     let is_bare = !url.contains("://") && proto != "http";
     let url = if is_bare { format!("{proto}://{url}") } else { url.to_owned() };
     let wrong = |problem: String| CliError::usage(format!("--{URL}: {problem}"));
@@ -247,7 +247,7 @@ fn apply_url(url: &str, proto: &str, document: &mut Map<String, Value>) -> Resul
 }
 
 /// What the command line says of an option; none where it says nothing.
-fn flag_value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
+fn flag_value(flag: &TunnelFlag, matches: &ArgMatches) -> CommandResult<Option<Value>> {
     Ok(match flag.value {
         // `true` and `false` are no texts where a field also takes these.
         FlagValue::Text if flag.field == "bind_tls" => {
@@ -273,7 +273,7 @@ fn flag_value(flag: &TunnelFlag, matches: &ArgMatches) -> Result<Option<Value>, 
 }
 
 /// The document at a URL.
-fn fetch_document(flag: &str, url: &str) -> Result<String, CliError> {
+fn fetch_document(flag: &str, url: &str) -> CommandResult<String> {
     remote_file::fetch_text(url).map_err(|problem| {
         let exit = match problem {
             FetchError::Url(_) | FetchError::Scheme => Exit::Usage,
@@ -294,7 +294,6 @@ fn set_field(document: &mut Map<String, Value>, field: &str, value: Value) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -11,7 +11,7 @@ use ginnel_net::secret_file::{read_secret_lines, secret_text};
 
 use super::tree::{is_plain, names_file};
 use super::{FILE_ARG, to_kebab_case};
-use crate::error::CliError;
+use crate::error::{CliError, CommandResult};
 use crate::help;
 
 /// Fields that are a document of JSON or YAML, or its text.
@@ -23,7 +23,7 @@ const JSON: &str = "json";
 pub(super) fn read_arguments(
     info: &Info,
     matches: &ArgMatches,
-) -> Result<Map<String, Value>, CliError> {
+) -> CommandResult<Map<String, Value>> {
     let mut arguments = match matches.try_get_one::<std::path::PathBuf>(FILE_ARG) {
         Ok(Some(path)) => from_file(info, path)?,
         _ => Map::new(),
@@ -43,7 +43,7 @@ pub(super) fn read_arguments(
 
 /// Returns the identifiers on the command line. Each is a positional argument or an option; positional
 /// arguments fill the places that options leave, in their order.
-fn read_identifiers(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
+fn read_identifiers(info: &Info, matches: &ArgMatches) -> CommandResult<Map<String, Value>> {
     let typed = |id: &str| matches.try_get_one::<String>(id).ok().flatten().cloned();
     let mut positional = info.identifiers().filter_map(&typed);
     let mut found = Map::new();
@@ -75,7 +75,7 @@ fn missing_identifier(info: &Info, name: &str) -> CliError {
 
 /// The arguments in a file. What only answers hold, such as `uri`, is left out: so what was printed
 /// can be edited and given back.
-fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
+fn from_file(info: &Info, path: &Path) -> CommandResult<Map<String, Value>> {
     let shown = mask::path(path);
     let Value::Object(fields) = parse_json(&read_text(path)?, &shown)? else {
         return Err(CliError::usage(format!("{shown} does not hold a JSON object")));
@@ -104,7 +104,7 @@ fn read_parameter(
     info: &Info,
     parameter: &Field,
     matches: &ArgMatches,
-) -> Result<Option<Value>, CliError> {
+) -> CommandResult<Option<Value>> {
     let name = parameter.name;
     let option = format!("--{}", to_kebab_case(name));
     let one = || matches.get_one::<String>(name);
@@ -151,7 +151,7 @@ fn read_parameter(
 }
 
 /// A value of any form: text needs no quotes, unless the field is JSON by its name.
-fn parse_value(name: &str, text: &str, option: &str) -> Result<Value, CliError> {
+fn parse_value(name: &str, text: &str, option: &str) -> CommandResult<Value> {
     // Policies are JSON or YAML, which begins with brackets, too.
     let is_document = POLICIES.contains(&name);
     match json::parse_value(text) {
@@ -165,7 +165,7 @@ fn parse_value(name: &str, text: &str, option: &str) -> Result<Value, CliError> 
     }
 }
 
-fn parse_pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), CliError> {
+fn parse_pair(item: &Kind, text: &str, option: &str) -> CommandResult<(String, Value)> {
     let Some((key, value)) = text.split_once('=') else {
         let text = mask::text(text);
         return Err(CliError::usage(format!("{option}: {text} is not of the form KEY=VALUE")));
@@ -173,26 +173,26 @@ fn parse_pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), 
     Ok((key.to_owned(), parse_scalar(item, value, option)?))
 }
 
-fn parse_scalar(kind: &Kind, text: &str, option: &str) -> Result<Value, CliError> {
+fn parse_scalar(kind: &Kind, text: &str, option: &str) -> CommandResult<Value> {
     match kind {
         Kind::Bool | Kind::Integer | Kind::Number => parse_json(text, option),
         _ => Ok(text.into()),
     }
 }
 
-fn parse_structured(value: &str, option: &str) -> Result<Value, CliError> {
+fn parse_structured(value: &str, option: &str) -> CommandResult<Value> {
     match value.strip_prefix('@') {
         Some(path) => parse_json(&read_text(Path::new(path))?, path),
         None => parse_json(value, option),
     }
 }
 
-fn parse_json(text: &str, place: &str) -> Result<Value, CliError> {
+fn parse_json(text: &str, place: &str) -> CommandResult<Value> {
     json::parse_value(text)
         .map_err(|error| CliError::usage(format!("{place} does not hold JSON: {error}")))
 }
 
-fn read_text(path: &Path) -> Result<String, CliError> {
+fn read_text(path: &Path) -> CommandResult<String> {
     let mut read = String::new();
     let done = if path == Path::new("-") {
         std::io::stdin().read_to_string(&mut read).map(drop)
@@ -204,7 +204,7 @@ fn read_text(path: &Path) -> Result<String, CliError> {
 }
 
 /// Reads the value of a secret. Blanks in front of it and behind it belong to it.
-fn read_secret_file(path: &Path) -> Result<String, CliError> {
+fn read_secret_file(path: &Path) -> CommandResult<String> {
     let failed = |error| CliError::usage(format!("{}: {error}", mask::path(path)));
     let read = if path == Path::new("-") {
         let mut content = Vec::new();
@@ -217,7 +217,6 @@ fn read_secret_file(path: &Path) -> Result<String, CliError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::operations::{self, tree};
@@ -241,7 +240,7 @@ mod tests {
         command: &clap::Command,
         resources: &[&'static Resource],
         words: Vec<String>,
-    ) -> Result<Map<String, Value>, CliError> {
+    ) -> CommandResult<Map<String, Value>> {
         let matches = command.clone().try_get_matches_from(&words).unwrap();
         let (info, matches) = tree::find_operation(resources, &matches).unwrap();
         read_identifiers(info, matches)

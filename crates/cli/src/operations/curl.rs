@@ -5,7 +5,7 @@ use serde_json::Value;
 use ginnel_api::{Call, Info, Secret, mask};
 use ginnel_client::{Api, Client, ClientOptions};
 
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::output::print_line;
 
 /// The replacement of the key.
@@ -15,7 +15,7 @@ pub(super) fn print_curl(
     info: &Info,
     call: &Call,
     mut options: ClientOptions,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let api = options.api;
     // Nothing is sent: the key is not needed, only its absence would be complained about.
     options.api_key = Some(Secret(MASK.to_owned()));

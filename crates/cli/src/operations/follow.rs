@@ -11,7 +11,7 @@ use ginnel_client::ClientOptions;
 
 use super::send::Sender;
 use super::show::{OutputFormat, captured_line};
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::output::{eprint_line, print_line};
 
 /// How often the agent is asked.
@@ -24,7 +24,7 @@ pub(super) fn follow_requests(
     arguments: &Map<String, Value>,
     options: ClientOptions,
     format: OutputFormat,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let mut arguments = arguments.clone();
     let shown_first = arguments.get("limit").and_then(Value::as_u64);
     arguments.insert("limit".to_owned(), MAX_REQUESTS.into());

@@ -10,10 +10,10 @@ use ginnel_api::{Secret, mask};
 use ginnel_base::logging::or_debug;
 use ginnel_net::secret_file::read_secret;
 
-use crate::error::CliError;
+use crate::error::{CliError, CommandResult};
 
 /// The key; none where the client shall look into the environment and say what is missing.
-pub(super) fn find_key(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {
+pub(super) fn find_key(file: Option<&PathBuf>) -> CommandResult<Option<Secret>> {
     if let Some(path) = file {
         let key = read_secret(path);
         let key = key.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
@@ -28,7 +28,7 @@ pub(super) fn find_key(file: Option<&PathBuf>) -> Result<Option<Secret>, CliErro
 
 /// Asks for the key, and does not show what is typed.
 #[cfg(unix)]
-fn prompt_key() -> Result<Secret, CliError> {
+fn prompt_key() -> CommandResult<Secret> {
     use std::io::Write;
     let quiet = EchoOff::new();
     let mut line = String::new();
@@ -43,7 +43,7 @@ fn prompt_key() -> Result<Secret, CliError> {
 }
 
 #[cfg(not(unix))]
-fn prompt_key() -> Result<Secret, CliError> {
+fn prompt_key() -> CommandResult<Secret> {
     Err(CliError::usage("no API key: set GINNEL_API_KEY or pass --api-key-file"))
 }
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use ginnel_api::{Info, Operation, Resource, Secret, encode_arguments, local, remote};
 use ginnel_client::{Api, Client, ClientCert, ClientOptions};
 
-use super::error::CliError;
+use super::error::{CliError, CommandResult};
 use super::help::HelpRank;
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
@@ -119,12 +119,12 @@ pub(super) fn local_command() -> Command {
 }
 
 /// Runs `ginnel api`.
-pub(super) fn run_api(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_api(matches: &ArgMatches) -> CommandResult<()> {
     run_operation(Api::Remote, &remote_resources(), matches)
 }
 
 /// Runs `api` of a program that prints responses as they are, with a key that is known.
-pub(super) fn run_api_as_wire(matches: &ArgMatches, key: Option<Secret>) -> Result<(), CliError> {
+pub(super) fn run_api_as_wire(matches: &ArgMatches, key: Option<Secret>) -> CommandResult<()> {
     let Some((info, matches)) = tree::find_operation(&remote_resources(), matches) else {
         return Err(CliError::usage("no operation given; try `--help`"));
     };
@@ -134,12 +134,12 @@ pub(super) fn run_api_as_wire(matches: &ArgMatches, key: Option<Secret>) -> Resu
 }
 
 /// Runs `ginnel reload`.
-pub(super) fn run_reload(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_reload(matches: &ArgMatches) -> CommandResult<()> {
     call(Api::Remote, &remote::configuration::Reload::INFO, matches)
 }
 
 /// Runs `ginnel cluster`.
-pub(super) fn run_cluster(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_cluster(matches: &ArgMatches) -> CommandResult<()> {
     let Some(("status", matches)) = matches.subcommand() else {
         return Err(CliError::usage("no command given; try `ginnel cluster --help`"));
     };
@@ -151,7 +151,7 @@ pub(super) fn run_cluster(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 /// Runs `ginnel local`.
-pub(super) fn run_local(matches: &ArgMatches) -> Result<(), CliError> {
+pub(super) fn run_local(matches: &ArgMatches) -> CommandResult<()> {
     run_operation(Api::Agent, &local_resources(), matches)
 }
 
@@ -167,14 +167,14 @@ fn run_operation(
     api: Api,
     resources: &[&'static Resource],
     matches: &ArgMatches,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let Some((info, matches)) = tree::find_operation(resources, matches) else {
         return Err(CliError::usage("no operation given; try `--help`"));
     };
     call(api, info, matches)
 }
 
-fn call(api: Api, info: &'static Info, matches: &ArgMatches) -> Result<(), CliError> {
+fn call(api: Api, info: &'static Info, matches: &ArgMatches) -> CommandResult<()> {
     let format = show::OutputFormat::from_name(matches.get_one::<String>(OUTPUT_ARG));
     call_with(api, info, arguments::read_arguments(info, matches)?, (matches, format))
 }
@@ -184,7 +184,7 @@ fn call_with(
     info: &'static Info,
     arguments: Map<String, Value>,
     (matches, format): (&ArgMatches, show::OutputFormat),
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     if matches.try_get_one::<bool>(FOLLOW_ARG).ok().flatten() == Some(&true) {
         return follow::follow_requests(&arguments, client_options(api, matches), format);
     }
@@ -217,7 +217,7 @@ pub(super) fn remote_client(
     matches: &ArgMatches,
     base_url: String,
     timeout: Duration,
-) -> Result<Client, CliError> {
+) -> CommandResult<Client> {
     let options = connection_options(matches);
     Ok(Client::new(ClientOptions {
         api: Api::Remote,

@@ -11,7 +11,7 @@ use ginnel_client::{
 };
 
 use super::show::{self, OutputFormat};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, CommandResult, Exit};
 use crate::logging::LEVEL_VARIABLE;
 use crate::output::{eprint_line, print_line};
 
@@ -21,7 +21,7 @@ pub(super) fn perform_call(
     options: ClientOptions,
     format: OutputFormat,
     max: Option<usize>,
-) -> Result<(), CliError> {
+) -> CommandResult<()> {
     let mut sender = Sender::new(info, options)?;
     match info.output {
         Output::Nothing => sender.send(call).map(drop),
@@ -69,11 +69,11 @@ pub(super) struct Sender {
 type EventPrinter = Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>;
 
 impl Sender {
-    pub fn new(info: &'static Info, options: ClientOptions) -> Result<Self, CliError> {
+    pub fn new(info: &'static Info, options: ClientOptions) -> CommandResult<Self> {
         Ok(Self { client: Client::new(options)?, printer: event_printer(info) })
     }
 
-    pub fn send(&mut self, call: Call) -> Result<ApiResponse, CliError> {
+    pub fn send(&mut self, call: Call) -> CommandResult<ApiResponse> {
         let observer = self.printer.as_deref_mut();
         let observer = observer.map(|on_event| Observer { filter: EventFilter::All, on_event });
         let answer = self.client.send_blocking(call, observer, || false)?;
@@ -88,7 +88,7 @@ fn next_page_call(
     client: &Client,
     (page, target): (&Value, &str),
     seen: &mut BTreeSet<String>,
-) -> Result<Option<Call>, CliError> {
+) -> CommandResult<Option<Call>> {
     let address = page["next_page_uri"].as_str().filter(|address| !address.is_empty());
     let Some(address) = address else { return Ok(None) };
     if !seen.insert(address.to_owned()) {

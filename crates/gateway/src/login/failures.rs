@@ -70,7 +70,6 @@ impl LastFailure {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tokio::sync::{Notify, mpsc};
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use ginnel_policy::login::{ADDRESS_SCOPES, GROUP_SCOPES, Identity};
 
-use crate::login::issuer::LoginError;
+use crate::login::issuer::LoginResult;
 use crate::login::tokens::TokenClient;
 
 /// How many organizations and how many teams are asked for: as many as there are on a page.
@@ -37,7 +37,7 @@ pub(super) async fn complete_identity(
     token: &str,
     scopes: &[String],
     identity: Identity,
-) -> Result<Identity, LoginError> {
+) -> LoginResult<Identity> {
     let has = |names: &[&str]| scopes.iter().any(|scope| names.contains(&scope.as_str()));
     let of_user = |what: &str| resource_url(url, what);
     let mut identity = identity;

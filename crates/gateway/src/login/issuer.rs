@@ -42,6 +42,9 @@ const METADATA_LIFETIME: Lifetime = Lifetime {
 /// How issuers are shown who calls them.
 const OWN_USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
+/// The result of a step of a login.
+pub(super) type LoginResult<T> = Result<T, LoginError>;
+
 /// Why nobody is let in.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum LoginError {
@@ -229,9 +232,7 @@ pub(super) struct Issuer {
 
 impl Issuer {
     /// Where everything is.
-    pub(super) async fn fetch_metadata(
-        self: &Arc<Self>,
-    ) -> Result<Arc<IssuerMetadata>, LoginError> {
+    pub(super) async fn fetch_metadata(self: &Arc<Self>) -> LoginResult<Arc<IssuerMetadata>> {
         let url = match &self.provider {
             LoginProvider::Issuer(url) => url.clone(),
             LoginProvider::Endpoints(endpoints) => {
@@ -253,7 +254,7 @@ impl Issuer {
         self.metadata.get(&METADATA_LIFETIME, false, fetch).await
     }
 
-    async fn discover_metadata(&self, issuer: &str) -> Result<IssuerMetadata, LoginError> {
+    async fn discover_metadata(&self, issuer: &str) -> LoginResult<IssuerMetadata> {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let metadata: IssuerMetadata = decode_json(&self.get(&url, None, None).await?)?;
         let unusable = |reason: String| Err(LoginError::Unusable(reason));
@@ -281,7 +282,7 @@ impl Issuer {
         &self,
         metadata: &IssuerMetadata,
         is_missing: bool,
-    ) -> Result<Arc<KeySet>, LoginError> {
+    ) -> LoginResult<Arc<KeySet>> {
         let Some(url) = metadata.jwks_uri.clone() else {
             return Err(LoginError::Unusable("it publishes no keys".to_owned()));
         };
@@ -295,7 +296,7 @@ impl Issuer {
         url: &str,
         token: Option<&str>,
         slots: Option<&CallLimit>,
-    ) -> Result<Response<Bytes>, LoginError> {
+    ) -> LoginResult<Response<Bytes>> {
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
             let bearer = HeaderValue::try_from(format!("Bearer {token}"));
@@ -318,7 +319,7 @@ impl Issuer {
         mut headers: HeaderMap,
         body: Bytes,
         slots: Option<&CallLimit>,
-    ) -> Result<Response<Bytes>, LoginError> {
+    ) -> LoginResult<Response<Bytes>> {
         let _places = match slots {
             Some(slots) => Some(slots.acquire().await?),
             None => None,
@@ -346,7 +347,7 @@ impl Issuer {
 /// Reads an answer in JSON.
 pub(super) fn decode_json<T: for<'de> Deserialize<'de>>(
     response: &Response<Bytes>,
-) -> Result<T, LoginError> {
+) -> LoginResult<T> {
     serde_json::from_slice(response.body()).map_err(|error| LoginError::Unusable(error.to_string()))
 }
 

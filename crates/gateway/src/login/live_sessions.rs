@@ -402,5 +402,4 @@ fn clamp_seconds(time: i64) -> u32 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 
-use crate::login::issuer::LoginError;
+use crate::login::issuer::{LoginError, LoginResult};
 use crate::login::session::LoginSession;
 use crate::published::FairCache;
 
@@ -149,7 +149,7 @@ impl RenewalSlot {
     }
 
     /// Keeps what came of asking.
-    pub(super) fn store_result(&self, renewed: &Result<LoginSession, LoginError>) {
+    pub(super) fn store_result(&self, renewed: &LoginResult<LoginSession>) {
         let mut result = self.lock_result();
         result.since = Instant::now();
         match renewed {

@@ -10,7 +10,7 @@ use ginnel_metrics::{Collect, Families};
 use ginnel_policy::login::LoginOutcome;
 
 use crate::login::Logins;
-use crate::login::issuer::LoginError;
+use crate::login::issuer::{LoginError, LoginResult};
 
 /// How a login ends.
 const OUTCOMES: [&str; 7] =
@@ -22,7 +22,7 @@ pub(super) struct LoginCounts([AtomicU64; OUTCOMES.len()]);
 
 impl LoginCounts {
     /// Counts a visitor who has come back from an issuer.
-    pub(super) fn count_outcome(&self, finished: &Result<LoginOutcome, LoginError>) {
+    pub(super) fn count_outcome(&self, finished: &LoginResult<LoginOutcome>) {
         let outcome = outcome_label(finished);
         let place = OUTCOMES.iter().position(|it| *it == outcome);
         if let Some(count) = place.and_then(|place| self.0.get(place)) {
@@ -31,7 +31,7 @@ impl LoginCounts {
     }
 }
 
-fn outcome_label(finished: &Result<LoginOutcome, LoginError>) -> &'static str {
+fn outcome_label(finished: &LoginResult<LoginOutcome>) -> &'static str {
     match finished {
         Ok(LoginOutcome::Answered { response, .. }) if response.status == StatusCode::FORBIDDEN => {
             "not_allowed"

@@ -7,7 +7,7 @@ use chrono::Utc;
 use ginnel_policy::login::{ClientSecret, Identity, LoginConfig, LoginRequest};
 
 use crate::login::Logins;
-use crate::login::issuer::{Issuer, LoginError};
+use crate::login::issuer::{Issuer, LoginError, LoginResult};
 use crate::login::memory::RenewalSlot;
 use crate::login::session::{LoginSession, seconds_and_millis};
 use crate::login::tokens::TokenClient;
@@ -40,7 +40,7 @@ impl Renewal {
         self,
         logins: &Arc<Logins>,
         mut session: LoginSession,
-    ) -> Result<LoginSession, LoginError> {
+    ) -> LoginResult<LoginSession> {
         let logins = logins.clone();
         let renewing = tokio::spawn(async move {
             let slot = logins.memory.renewals.slot_for_session((self.login, &session.id));
@@ -73,7 +73,7 @@ impl Renewal {
         &self,
         slot: &RenewalSlot,
         session: &LoginSession,
-    ) -> Result<LoginSession, LoginError> {
+    ) -> LoginResult<LoginSession> {
         let metadata = self.issuer.fetch_metadata().await?;
         let calls =
             self.issuer.renewal_calls.for_caller((self.client_id.clone(), self.owner.clone()));
@@ -133,7 +133,7 @@ impl Renewal {
         client: &TokenClient<'_>,
         id_token: &str,
         session: &LoginSession,
-    ) -> Result<Identity, LoginError> {
+    ) -> LoginResult<Identity> {
         let claims = client.verify_id_token(id_token, &self.config, None).await?;
         let identity = Identity::from_claims(&claims).ok_or(LoginError::Ended)?;
         if identity.subject != session.token_identity.subject {

@@ -7,7 +7,7 @@ use ring::hkdf::Prk;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::login::issuer::LoginError;
+use crate::login::issuer::{LoginError, LoginResult};
 
 /// How much of a sealed text makes its key one that no other text has, in bytes.
 const SALT_BYTES: usize = 16;
@@ -22,7 +22,7 @@ impl Seal {
         purpose: &str,
         binding: &str,
         content: &impl Serialize,
-    ) -> Result<String, LoginError> {
+    ) -> LoginResult<String> {
         let mut salt = [0; SALT_BYTES];
         getrandom::fill(&mut salt).map_err(|error| LoginError::Internal(error.to_string()))?;
         let mut bytes =
@@ -61,14 +61,13 @@ fn zero_nonce() -> Nonce {
 }
 
 /// Random text that nobody can guess.
-pub(super) fn random_text() -> Result<String, LoginError> {
+pub(super) fn random_text() -> LoginResult<String> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes).map_err(|error| LoginError::Internal(error.to_string()))?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use ring::hkdf::{HKDF_SHA256, Salt};
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use ginnel_policy::login::{Identity, LoginConfig, LoginRequest, MAX_COOKIE_CHUNKS};
 
-use crate::login::issuer::LoginError;
+use crate::login::issuer::{LoginError, LoginResult};
 use crate::login::seal::Seal;
 
 /// What sessions are sealed for.
@@ -150,7 +150,7 @@ impl LoginSession {
         seal: &Seal,
         request: &LoginRequest,
         headers: &mut HeaderMap,
-    ) -> Result<(), LoginError> {
+    ) -> LoginResult<()> {
         let binding = cookie_binding(request);
         let mut text = seal.seal_content(PURPOSE, &binding, self)?;
         if text.len() > MAX_COOKIE_CHUNKS * MAX_VALUE_BYTES {
@@ -262,7 +262,6 @@ fn duration_millis(duration: Duration) -> i64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use ginnel_policy::login::{AllowRules, LoginKind, LoginProvider};

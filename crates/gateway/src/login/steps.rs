@@ -19,7 +19,7 @@ use ginnel_policy::login::{
     MAX_COOKIE_CHUNKS, NOT_ALLOWED,
 };
 
-use crate::login::issuer::{Issuer, IssuerMetadata, LoginError};
+use crate::login::issuer::{Issuer, IssuerMetadata, LoginError, LoginResult};
 use crate::login::records::{LoginAttemptId, NewLoginSession};
 use crate::login::seal::random_text;
 use crate::login::session::{
@@ -58,7 +58,7 @@ impl Logins {
         issuer: &Arc<Issuer>,
         (target, is_fresh): (&str, bool),
         end: Option<LoginSessionEnd>,
-    ) -> Result<LoginOutcome, LoginError> {
+    ) -> LoginResult<LoginOutcome> {
         let metadata = issuer.fetch_metadata().await?;
         let mut pending = LoginAttempt {
             state: random_text()?,
@@ -103,7 +103,7 @@ impl Logins {
         request: &LoginRequest,
         issuer: &Arc<Issuer>,
         place: LoginPlace,
-    ) -> Result<LoginOutcome, LoginError> {
+    ) -> LoginResult<LoginOutcome> {
         let visit = &request.visit;
         let state = visit.query_parameter("state").ok_or(LoginError::UnknownLogin)?;
         let name = visit.login_cookie(&request.config, &state);
@@ -150,7 +150,7 @@ impl Logins {
     }
 
     /// Ends the session of a visitor, who keeps the cookies where it cannot be ended everywhere.
-    pub(super) async fn log_out(&self, request: &LoginRequest) -> Result<LoginOutcome, LoginError> {
+    pub(super) async fn log_out(&self, request: &LoginRequest) -> LoginResult<LoginOutcome> {
         if let Some(session) = LoginSession::from_cookies(&self.seal, request)
             && (self.sessions.has_ended_here(&session.id)
                 || self.is_live(request, &session.id).await.unwrap_or(true))
@@ -206,7 +206,7 @@ async fn log_in(
     request: &LoginRequest,
     issuer: &Arc<Issuer>,
     pending: &LoginAttempt,
-) -> Result<LoginSession, LoginError> {
+) -> LoginResult<LoginSession> {
     let visit = &request.visit;
     let metadata = issuer.fetch_metadata().await?;
     let code = code_of(visit, &metadata)?;
@@ -254,7 +254,7 @@ async fn log_in(
 ///
 /// # Errors
 /// If another issuer has sent the visitor, or the issuer has refused the login.
-fn code_of(visit: &LoginVisit, metadata: &IssuerMetadata) -> Result<String, LoginError> {
+fn code_of(visit: &LoginVisit, metadata: &IssuerMetadata) -> LoginResult<String> {
     match visit.query_parameter("iss") {
         Some(from) if from != metadata.issuer && !metadata.issuer.is_empty() => {
             return Err(LoginError::Unusable("another issuer has answered".to_owned()));
@@ -277,7 +277,7 @@ async fn identities(
     request: &LoginRequest,
     pending: &LoginAttempt,
     tokens: &IssuedTokens,
-) -> Result<(Identity, Identity), LoginError> {
+) -> LoginResult<(Identity, Identity)> {
     let missing = |what: &str| LoginError::Unusable(format!("it gives no {what}"));
     let said = match (&request.config.provider, &tokens.id_token) {
         (LoginProvider::Issuer(_), Some(token)) => {
@@ -322,7 +322,7 @@ fn authorization_url(
     request: &LoginRequest,
     pending: &LoginAttempt,
     is_fresh: bool,
-) -> Result<String, LoginError> {
+) -> LoginResult<String> {
     let url = WebUrl::parse(endpoint)
         .map_err(|problem| LoginError::Unusable(format!("{:?} {problem}", mask::url(endpoint))))?;
     let mut url = url.as_url().clone();
@@ -351,7 +351,7 @@ fn authorization_url(
     Ok(url.into())
 }
 
-fn redirect_response(url: &str) -> Result<LocalResponse, LoginError> {
+fn redirect_response(url: &str) -> LoginResult<LocalResponse> {
     let mut response = LocalResponse::empty(StatusCode::FOUND);
     let location = HeaderValue::try_from(url);
     let location = location.map_err(|error| LoginError::Unusable(error.to_string()))?;

@@ -19,7 +19,7 @@ use ginnel_policy::login::{
 };
 
 use crate::login::github;
-use crate::login::issuer::{Issuer, IssuerMetadata, LoginError, decode_json};
+use crate::login::issuer::{Issuer, IssuerMetadata, LoginError, LoginResult, decode_json};
 use crate::published::CallLimit;
 
 /// How long an access token is good for at least, whatever the issuer says, in seconds: else it would be
@@ -65,7 +65,7 @@ impl TokenClient<'_> {
     pub(super) async fn request_tokens(
         &self,
         parameters: &[(&str, &str)],
-    ) -> Result<IssuedTokens, LoginError> {
+    ) -> LoginResult<IssuedTokens> {
         let (headers, body) = self.token_form(parameters)?;
         let url = &self.metadata.token_endpoint;
         let call = self.issuer.call((Method::POST, url), headers, body, Some(self.slots));
@@ -90,7 +90,7 @@ impl TokenClient<'_> {
     }
 
     /// A form with what proves who asks.
-    fn token_form(&self, parameters: &[(&str, &str)]) -> Result<(HeaderMap, Bytes), LoginError> {
+    fn token_form(&self, parameters: &[(&str, &str)]) -> LoginResult<(HeaderMap, Bytes)> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(parameters);
         let mut headers = HeaderMap::new();
@@ -119,7 +119,7 @@ impl TokenClient<'_> {
         token: &str,
         config: &LoginConfig,
         nonce: Option<&str>,
-    ) -> Result<Json, LoginError> {
+    ) -> LoginResult<Json> {
         let max_age = config.parameters.iter().find(|(name, _)| name == "max_age");
         let max_age = max_age.and_then(|(_, value)| value.parse().ok());
         let expected = ExpectedToken {
@@ -145,7 +145,7 @@ impl TokenClient<'_> {
         &self,
         token: Option<&str>,
         config: &LoginConfig,
-    ) -> Result<Option<Identity>, LoginError> {
+    ) -> LoginResult<Option<Identity>> {
         let (Some(url), Some(token)) = (&self.metadata.userinfo_endpoint, token) else {
             return Ok(None);
         };
@@ -167,12 +167,12 @@ impl TokenClient<'_> {
         &self,
         url: &str,
         token: &str,
-    ) -> Result<T, LoginError> {
+    ) -> LoginResult<T> {
         decode_json(&self.issuer.get(url, Some(token), Some(self.slots)).await?)
     }
 }
 
-fn basic_authorization(client_id: &str, secret: &str) -> Result<HeaderValue, LoginError> {
+fn basic_authorization(client_id: &str, secret: &str) -> LoginResult<HeaderValue> {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = BASE64_STANDARD.encode(format!("{}:{}", encoded(client_id), encoded(secret)));
     let value = HeaderValue::try_from(format!("Basic {pair}"));
@@ -188,7 +188,6 @@ fn error_reason(answer: &Json) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::login::issuer::Issuers;

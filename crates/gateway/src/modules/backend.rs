@@ -4,9 +4,7 @@ use ginnel_api::id::{self, prefix};
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::edges::modules::{BackendModule, BackendModuleChange};
 
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
-};
+use crate::modules::prelude::*;
 
 /// Every kind of backend.
 const BACKEND_PREFIXES: &[&str] = &[
@@ -28,10 +26,7 @@ impl EdgeModule for BackendModule {
     const REFERENCE: Option<ReferenceField> =
         Some(ReferenceField { field: "backend_id", noun: "backend", number: 6501 });
 
-    fn check(
-        change: Self::Change,
-        _: &ModuleChecker,
-    ) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self::Change, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let Some(id) = change.backend_id else {
             return Err(InvalidModule::from_message("backend_id: is required"));
         };
@@ -50,7 +45,7 @@ impl EdgeModule for BackendModule {
 }
 
 /// Refuses an identifier in a body that is not one of a backend.
-pub fn check_backend_id(field: &str, id: &str) -> Result<(), InvalidModule> {
+pub fn check_backend_id(field: &str, id: &str) -> ModuleResult<()> {
     if BACKEND_PREFIXES.iter().any(|prefix| id::has_prefix(id, prefix)) {
         return Ok(());
     }

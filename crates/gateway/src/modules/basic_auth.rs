@@ -2,12 +2,9 @@
 
 use ginnel_api::endpoint_options::{BasicAuth, BasicAuthCredential};
 
-use crate::message::BoxFuture;
-use crate::message::error_response;
-use crate::message::request_context::RequestContext;
-use crate::modules::edge_module::{BuildModule, InvalidModule, ModuleBuilder};
-use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 pub use ginnel_policy::credentials::Passwords;
+
+use crate::modules::prelude::*;
 
 impl Module for Passwords {
     fn kind(&self) -> ModuleKind {
@@ -33,7 +30,7 @@ impl Module for Passwords {
 }
 
 impl BuildModule for BasicAuth {
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let pair =
             |one: &BasicAuthCredential| format!("{}:{}", one.username, one.cleartext_password.0);
         let known: Vec<_> = self.credentials.iter().map(pair).collect();

@@ -3,15 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::message::BoxFuture;
-use crate::message::error_response;
-use crate::message::request_context::RequestContext;
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
-use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
 use ginnel_api::remote::edges::modules::CircuitBreaker;
 pub use ginnel_policy::state::breaker::{Breaker, BreakerLimits};
+
+use crate::modules::prelude::*;
 
 /// The longest time of a circuit breaker.
 const MAX_SECONDS: i64 = 24 * 60 * 60;
@@ -51,10 +46,7 @@ impl Module for BackendBreaker {
 
 impl BuildModule for CircuitBreaker {
     /// It keeps what it knows as long as its limits stay.
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let limits = breaker_limits(&self);
         let fits = |known: &Breaker| known.limits == limits;
         let breaker =
@@ -66,7 +58,7 @@ impl BuildModule for CircuitBreaker {
 impl EdgeModule for CircuitBreaker {
     type Change = Self;
 
-    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let whole = |name: &str, value: Option<i64>, default: i64, most: i64| match value {
             Some(number) if !(1..=most).contains(&number) => Err(InvalidModule::from_message(
                 format!("{name}: {number} is not from 1 to {most}"),

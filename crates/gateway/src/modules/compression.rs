@@ -8,13 +8,8 @@ use ginnel_policy::compression::{
     ALL, Coding, Encoder, is_compressible, negotiate_coding, set_coding_headers,
 };
 
-use crate::message::BoxFuture;
-use crate::message::request_context::RequestContext;
 use crate::message::response_body::ResponseBody;
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
-use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::modules::prelude::*;
 
 /// Compresses answers in a coding that the visitor takes.
 pub struct Compressor;
@@ -43,7 +38,7 @@ impl Module for Compressor {
 }
 
 impl BuildModule for Compression {
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         Ok(Some(Box::new(Compressor)))
     }
 }
@@ -51,7 +46,7 @@ impl BuildModule for Compression {
 impl EdgeModule for Compression {
     type Change = Self;
 
-    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         Ok(Self { enabled: change.enabled.or(Some(true)) }.into())
     }
 

@@ -39,10 +39,7 @@ pub trait BuildModule: Sized {
     ///
     /// # Errors
     /// If an agent gives a module that cannot be applied. Modules that are stored were checked before.
-    fn build(
-        self,
-        _builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, _builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         Ok(None)
     }
 }
@@ -59,10 +56,7 @@ pub trait EdgeModule: BuildModule + Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    fn check(
-        change: Self::Change,
-        checker: &ModuleChecker,
-    ) -> Result<CheckedModule<Self>, InvalidModule>;
+    fn check(change: Self::Change, checker: &ModuleChecker) -> ModuleResult<CheckedModule<Self>>;
 
     /// False while it is switched off.
     fn is_enabled(&self) -> bool;
@@ -101,6 +95,9 @@ impl<M: EdgeModule> From<M> for CheckedModule<M> {
         Self { module, references, secrets: Vec::new(), compiled: None }
     }
 }
+
+/// The result of checking or building a module.
+pub type ModuleResult<T> = Result<T, InvalidModule>;
 
 /// Why a module cannot be stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -151,7 +148,7 @@ pub struct ModuleChecker {
 
 impl ModuleChecker {
     /// Compiles a policy.
-    pub fn compile_policy(&self, document: &impl Serialize) -> Result<Arc<Policy>, InvalidModule> {
+    pub fn compile_policy(&self, document: &impl Serialize) -> ModuleResult<Arc<Policy>> {
         let policy = self.policies.compiled_policy(document, self.scope);
         let policy = policy.map_err(|problems| InvalidModule::from_problems(&problems))?;
         let problem = policy.address_kinds.missing_from(self.known_addresses);
@@ -162,22 +159,14 @@ impl ModuleChecker {
     }
 
     /// Compiles a user agent filter.
-    pub fn compile_filter(
-        &self,
-        allow: &[String],
-        deny: &[String],
-    ) -> Result<Arc<Filter>, InvalidModule> {
+    pub fn compile_filter(&self, allow: &[String], deny: &[String]) -> ModuleResult<Arc<Filter>> {
         let filter = self.policies.compiled_filter(allow, deny);
         filter.map_err(|problems| InvalidModule::from_problems(&problems))
     }
 }
 
 /// Identifiers of one kind as references, in a field.
-pub fn parse_references(
-    field: &str,
-    ids: Vec<String>,
-    prefix: &str,
-) -> Result<Vec<Ref>, InvalidModule> {
+pub fn parse_references(field: &str, ids: Vec<String>, prefix: &str) -> ModuleResult<Vec<Ref>> {
     let mut seen = HashSet::new();
     let reference = |(index, id): (usize, String)| {
         if !id::has_prefix(&id, prefix) {
@@ -253,7 +242,7 @@ impl ModuleBuilder<'_> {
         &self,
         document: &impl Serialize,
         scope: Scope,
-    ) -> Result<Arc<Policy>, InvalidModule> {
+    ) -> ModuleResult<Arc<Policy>> {
         let policy = match (self.policies.compiled_policy(document, scope), &self.agent) {
             (Ok(policy), _) => policy,
             (Err(problems), None) => self.report_unusable(&problems, scope),

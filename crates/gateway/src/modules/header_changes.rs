@@ -2,13 +2,8 @@
 
 use ginnel_api::remote::edges::modules::{RequestHeaders, ResponseHeaders};
 
-use crate::message::BoxFuture;
-use crate::message::request_context::RequestContext;
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
 use crate::modules::header_edits::{self, HeaderEdits};
-use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::modules::prelude::*;
 
 /// Changes the headers of requests.
 pub struct RequestHeaderEdits(pub HeaderEdits);
@@ -66,7 +61,7 @@ macro_rules! header_changes {
             fn build(
                 self,
                 _: &mut ModuleBuilder<'_>,
-            ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+            ) -> ModuleResult<Option<Box<dyn Module>>> {
                 let (add, remove) = (self.add.iter().flatten(), self.remove.iter().flatten());
                 let edits = HeaderEdits::new(add, remove);
                 Ok(edits.map(|edits| Box::new($Edits(edits)) as Box<dyn Module>))
@@ -79,7 +74,7 @@ macro_rules! header_changes {
             fn check(
                 change: Self,
                 _: &ModuleChecker,
-            ) -> Result<CheckedModule<Self>, InvalidModule> {
+            ) -> ModuleResult<CheckedModule<Self>> {
                 header_edits::check(change.add.iter().flatten(), change.remove.iter().flatten())?;
                 Ok(Self { enabled: change.enabled.or(Some(true)), ..change }.into())
             }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ginnel_http1::is_framing;
 use ginnel_policy::head_change::{remove_spellings, remove_twins};
 
-use crate::modules::edge_module::InvalidModule;
+use crate::modules::edge_module::{InvalidModule, ModuleResult};
 
 /// What is done to the headers of a message: removed first, then added.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl HeaderEdits {
 pub fn check<'a>(
     add: impl Iterator<Item = (&'a String, &'a String)>,
     mut remove: impl Iterator<Item = &'a String>,
-) -> Result<(), InvalidModule> {
+) -> ModuleResult<()> {
     for (name, value) in add {
         check_header("add", name, value)?;
     }
@@ -77,7 +77,7 @@ pub fn check<'a>(
 }
 
 /// Refuses a header that HTTP cannot carry.
-pub fn check_header(field: &str, name: &str, value: &str) -> Result<(), InvalidModule> {
+pub fn check_header(field: &str, name: &str, value: &str) -> ModuleResult<()> {
     check_name(field, name)?;
     if HeaderValue::from_bytes(value.as_bytes()).is_ok() {
         return Ok(());
@@ -86,7 +86,7 @@ pub fn check_header(field: &str, name: &str, value: &str) -> Result<(), InvalidM
     Err(InvalidModule::from_message(message))
 }
 
-fn check_name(field: &str, name: &str) -> Result<(), InvalidModule> {
+fn check_name(field: &str, name: &str) -> ModuleResult<()> {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(_) => Ok(()),
         Err(_) => Err(InvalidModule::from_message(format!(

@@ -14,18 +14,9 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::ip_rules::IpRules;
 
-use crate::message::BoxFuture;
-use crate::message::error_response;
-use crate::message::request_context::RequestContext;
 use crate::message::visitor::Visitor;
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-    ReferenceField, parse_references,
-};
 use crate::modules::ip_policies;
-use crate::modules::module::{
-    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
-};
+use crate::modules::prelude::*;
 
 /// How many IP policies a restriction may name.
 const MAX_POLICIES: usize = 100;
@@ -79,10 +70,7 @@ impl HeadFilter for IpRestrictions {
 }
 
 impl BuildModule for IpRestriction {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let policies = self.ip_policies.unwrap_or_default();
         let rules = policies.iter().map(|policy| (builder.ip_policy)(&policy.id)).collect();
         Ok(Some(Box::new(IpRestrictions(rules))))
@@ -90,7 +78,7 @@ impl BuildModule for IpRestriction {
 }
 
 impl BuildModule for tunnels::IpRestriction {
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let parse = |text: String| {
             let parsed = text.parse::<Cidr>();
             parsed.map_err(|problem| InvalidModule::from_message(format!("{text:?}: {problem}")))
@@ -109,10 +97,7 @@ impl EdgeModule for IpRestriction {
     const REFERENCE: Option<ReferenceField> =
         Some(ReferenceField { field: "ip_policy_ids", noun: "IP policy", number: 7007 });
 
-    fn check(
-        change: Self::Change,
-        _: &ModuleChecker,
-    ) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self::Change, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let ids = change.ip_policy_ids.unwrap_or_default();
         if ids.is_empty() {
             let message = "ip_policy_ids: must name at least one IP policy";

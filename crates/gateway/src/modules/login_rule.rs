@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use ginnel_policy::{Problem, Scope};
 
-use crate::modules::edge_module::{InvalidModule, ModuleBuilder};
-use crate::modules::module::{Module, ModuleKind};
+use crate::modules::prelude::*;
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
 
@@ -48,7 +47,7 @@ pub(super) fn tunnel_login(
     kind: ModuleKind,
     (action, config): (&str, &Value),
     builder: &ModuleBuilder<'_>,
-) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+) -> ModuleResult<Option<Box<dyn Module>>> {
     let policy = builder.compile_policy(&rule_document(action, config), Scope::HttpTunnel);
     let policy = policy.map_err(|invalid| {
         let problems = invalid.problems.into_iter().map(|problem| of_tunnel(kind, problem));

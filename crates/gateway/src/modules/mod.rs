@@ -20,6 +20,7 @@ mod oauth;
 mod oidc;
 pub mod policy_cache;
 pub mod policy_resources;
+mod prelude;
 pub mod tls_termination;
 pub mod traffic_policy;
 pub mod user_agent_filter;

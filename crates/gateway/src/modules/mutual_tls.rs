@@ -4,10 +4,7 @@ use ginnel_api::id::prefix;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::edges::modules::{MutualTls, MutualTlsChange};
 
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
-    parse_references,
-};
+use crate::modules::prelude::*;
 
 /// How many certificate authorities may vouch for the visitors of an edge.
 const MAX_AUTHORITIES: usize = 100;
@@ -23,10 +20,7 @@ impl EdgeModule for MutualTls {
         number: 7072,
     });
 
-    fn check(
-        change: Self::Change,
-        _: &ModuleChecker,
-    ) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self::Change, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let (field, ids) = ("certificate_authority_ids", change.certificate_authority_ids);
         let ids = ids.unwrap_or_default();
         if !(1..=MAX_AUTHORITIES).contains(&ids.len()) {

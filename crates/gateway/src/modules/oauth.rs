@@ -10,13 +10,10 @@ use ginnel_policy::Scope;
 use ginnel_policy::login::OauthProvider;
 use ginnel_policy::problem::code;
 
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
 use crate::modules::login_rule::{
     duration_text, escape_literal, module_problem, rule_document, tunnel_login, tunnel_problem,
 };
-use crate::modules::module::{Module, ModuleKind};
+use crate::modules::prelude::*;
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
 
@@ -38,10 +35,7 @@ const PROVIDER_FIELDS: [(&str, &str); 6] = [
 ];
 
 impl BuildModule for Oauth {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         // The module was checked before it was stored. An invalid one rejects all visitors.
         let policy = builder.compile_policy(&rule_of(&self).ok(), Scope::HttpTunnel)?;
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
@@ -53,7 +47,7 @@ impl BuildModule for Oauth {
 impl EdgeModule for Oauth {
     type Change = Self;
 
-    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, checker: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let (provider, login) = login_of(&module)?;
         check_login(provider.name(), &login)?;
@@ -85,10 +79,7 @@ impl EdgeModule for Oauth {
 }
 
 impl BuildModule for TunnelOauth {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let provider = self.provider.unwrap_or_default();
         if OauthProvider::from_name(&provider).is_none() {
             let known: Vec<_> = OauthProvider::ALL.iter().map(|known| known.name()).collect();
@@ -114,7 +105,7 @@ impl BuildModule for TunnelOauth {
 }
 
 /// Returns the provider of the module with its login.
-fn login_of(module: &Oauth) -> Result<(OauthProvider, OauthGithubLogin), InvalidModule> {
+fn login_of(module: &Oauth) -> ModuleResult<(OauthProvider, OauthGithubLogin)> {
     let logins = module.provider.as_ref().map(all_logins).unwrap_or_default();
     let mut logins = logins.into_iter().filter_map(|(provider, login)| Some((provider, login?)));
     match (logins.next(), logins.next()) {
@@ -133,7 +124,7 @@ fn login_of(module: &Oauth) -> Result<(OauthProvider, OauthGithubLogin), Invalid
 }
 
 /// The document of the rule that the module is.
-fn rule_of(module: &Oauth) -> Result<Value, InvalidModule> {
+fn rule_of(module: &Oauth) -> ModuleResult<Value> {
     let (provider, login) = login_of(module)?;
     let lower = |names: Option<Vec<String>>| {
         names.into_iter().flatten().map(|name| name.to_lowercase()).collect::<Vec<_>>()
@@ -160,7 +151,7 @@ fn rule_of(module: &Oauth) -> Result<Value, InvalidModule> {
 }
 
 /// Rejects values that the compiled rule would accept or misread.
-fn check_login(name: &str, login: &OauthGithubLogin) -> Result<(), InvalidModule> {
+fn check_login(name: &str, login: &OauthGithubLogin) -> ModuleResult<()> {
     let is_there = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
     let has_secret = is_there(login.client_secret.as_ref().map(|secret| secret.0.as_str()));
     if is_there(login.client_id.as_deref()) && !has_secret {

@@ -12,13 +12,10 @@ use ginnel_policy::Scope;
 use ginnel_policy::login::is_login_url;
 use ginnel_policy::problem::code;
 
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
 use crate::modules::login_rule::{
     duration_text, escape_literal, module_problem, rule_document, tunnel_login, tunnel_problem,
 };
-use crate::modules::module::{Module, ModuleKind};
+use crate::modules::prelude::*;
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
 
@@ -31,10 +28,7 @@ const FIELDS: [(&str, &str); 4] = [
 ];
 
 impl BuildModule for Oidc {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let policy = builder.compile_policy(&rule_of(&self), Scope::HttpTunnel)?;
         let rules = Rules::new(policy, Arc::default(), builder.ip_policy);
         Ok(Some(Box::new(PolicyModule { kind: ModuleKind::Oidc, rules })))
@@ -44,7 +38,7 @@ impl BuildModule for Oidc {
 impl EdgeModule for Oidc {
     type Change = Self;
 
-    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, checker: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let issuer = change.issuer.map(|url| match with_ascii_host(&url) {
             Ok(ascii) => ascii.into_owned(),
             // The rule below refuses it.
@@ -65,10 +59,7 @@ impl EdgeModule for Oidc {
 }
 
 impl BuildModule for TunnelOidc {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let issuer = self.issuer_url.unwrap_or_default();
         // Over plain HTTP an agent could call what listens only on the machine of the service.
         let is_https = issuer.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));

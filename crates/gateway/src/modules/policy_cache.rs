@@ -127,8 +127,6 @@ fn hash_of(content: &impl Serialize) -> Option<ContentHash> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -5,9 +5,7 @@ use ginnel_api::remote::edges::modules::{
     TlsEdgeTermination, TlsTermination, TlsTerminationChange,
 };
 
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleChecker,
-};
+use crate::modules::prelude::*;
 
 /// Where TLS can end.
 const EDGE: &str = "edge";
@@ -18,10 +16,7 @@ impl BuildModule for TlsTermination {}
 impl EdgeModule for TlsTermination {
     type Change = TlsTerminationChange;
 
-    fn check(
-        change: Self::Change,
-        _: &ModuleChecker,
-    ) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self::Change, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let TlsTerminationChange { enabled, min_version } = change;
         check_version(min_version.as_deref())?;
         let terminate_at = Some(EDGE.to_owned());
@@ -38,10 +33,7 @@ impl BuildModule for TlsEdgeTermination {}
 impl EdgeModule for TlsEdgeTermination {
     type Change = Self;
 
-    fn check(
-        change: Self::Change,
-        _: &ModuleChecker,
-    ) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self::Change, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let Self { enabled, terminate_at, min_version } = change;
         let terminate_at = terminate_at.unwrap_or_else(|| EDGE.to_owned());
         if !matches!(terminate_at.as_str(), EDGE | UPSTREAM) {
@@ -68,7 +60,7 @@ pub fn ends_at_edge(termination: &TlsEdgeTermination) -> bool {
     termination.is_enabled() && termination.terminate_at.as_deref() != Some(UPSTREAM)
 }
 
-fn check_version(min_version: Option<&str>) -> Result<(), InvalidModule> {
+fn check_version(min_version: Option<&str>) -> ModuleResult<()> {
     match min_version.filter(|version| !matches!(*version, "1.2" | "1.3")) {
         Some(version) => {
             let message = format!("min_version: {version:?} is neither 1.2 nor 1.3");

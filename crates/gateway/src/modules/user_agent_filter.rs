@@ -10,15 +10,7 @@ use ginnel_policy::head_change::HeadChange;
 use ginnel_policy::head_view::HeadView;
 use ginnel_policy::user_agent::Filter;
 
-use crate::message::BoxFuture;
-use crate::message::error_response;
-use crate::message::request_context::RequestContext;
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
-use crate::modules::module::{
-    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
-};
+use crate::modules::prelude::*;
 
 /// Lets in those whose `User-Agent` passes a filter.
 pub struct AgentFilter(pub Arc<Filter>);
@@ -58,10 +50,7 @@ impl HeadFilter for AgentFilter {
 }
 
 impl BuildModule for UserAgentFilter {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let lists = (patterns_or_empty(self.allow.as_ref()), patterns_or_empty(self.deny.as_ref()));
         let filter = match (builder.policies.compiled_filter(lists.0, lists.1), &builder.agent) {
             (Ok(filter), _) => filter,
@@ -79,7 +68,7 @@ impl BuildModule for UserAgentFilter {
 impl EdgeModule for UserAgentFilter {
     type Change = Self;
 
-    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, checker: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let filter = checker.compile_filter(
             patterns_or_empty(module.allow.as_ref()),

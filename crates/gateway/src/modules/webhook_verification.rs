@@ -8,18 +8,12 @@ use ginnel_api::Secret;
 use ginnel_api::remote::edges::modules::WebhookVerification;
 use ginnel_policy::Scope;
 
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
-use crate::modules::module::{Module, ModuleKind};
+use crate::modules::prelude::*;
 use crate::modules::traffic_policy::Rules;
 use crate::modules::traffic_policy::module::PolicyModule;
 
 impl BuildModule for WebhookVerification {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         let document =
             rule_document(&self.provider.unwrap_or_default(), &self.secret.unwrap_or_default());
         let policy = builder.compile_policy(&document, Scope::HttpTunnel)?;
@@ -31,7 +25,7 @@ impl BuildModule for WebhookVerification {
 impl EdgeModule for WebhookVerification {
     type Change = Self;
 
-    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let empty = |name: &str| InvalidModule::from_message(format!("{name}: must not be empty"));
         if change.provider.as_deref().is_none_or(|provider| provider.trim().is_empty()) {
             return Err(empty("provider"));

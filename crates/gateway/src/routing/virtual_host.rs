@@ -260,7 +260,6 @@ impl PathMatch {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use arc_swap::ArcSwap;
     use http::HeaderValue;

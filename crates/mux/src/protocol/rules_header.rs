@@ -47,7 +47,6 @@ pub fn decode_rules(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

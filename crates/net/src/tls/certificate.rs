@@ -196,7 +196,6 @@ fn check_form(pem: &[u8]) -> Result<&[u8], String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use rcgen::{CertificateParams, KeyPair};
 

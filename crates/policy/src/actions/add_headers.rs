@@ -6,13 +6,10 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value as Json, json};
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::head_change::{HeadChange, remove_twins};
 use super::super::headers::{self, HeaderTemplate};
 use super::super::phase::Phase;
-use super::super::turn::{Flow, Turn};
+use super::prelude::*;
 
 /// Appends headers; `host` is replaced instead.
 #[derive(Debug)]
@@ -31,7 +28,7 @@ impl Action for AddHeaders {
         Some(HeadChange { added, ..HeadChange::default() })
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let values = headers::render_headers(&self.headers, turn)?;
         let is_request = turn.phase == Phase::Request;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };

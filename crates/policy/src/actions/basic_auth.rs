@@ -8,15 +8,10 @@ use serde_json::{Value, json};
 
 use ginnel_api::policy_document::ENFORCE;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::credentials;
 use super::super::fields::find_field;
-use super::super::problem::{DocumentPath, code};
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
+use super::super::problem::DocumentPath;
+use super::prelude::*;
 
 /// The realm of a document that names none.
 const REALM_NAME: &str = "ginnel";
@@ -36,7 +31,7 @@ pub struct BasicAuthAction {
 }
 
 impl Action for BasicAuthAction {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let known =
             self.credentials.iter().map(|it| turn.render(it)).collect::<Result<Vec<_>, _>>()?;
         let headers = turn.exchange.request().map(|request| &request.head.headers);

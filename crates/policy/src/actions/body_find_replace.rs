@@ -10,13 +10,10 @@ use serde_json::json;
 use ginnel_http1::coding::{self, CodingError};
 use ginnel_http1::media_type_in;
 
-use super::super::action::Action;
-use super::super::action_error::{ActionError, failure};
-use super::super::config::Config;
-use super::super::problem::code;
+use super::super::action_error::failure;
 use super::super::replace::{Replaced, escape_replacement, replace_matches};
-use super::super::template::{PatternTemplate, Template};
-use super::super::turn::{Flow, Turn};
+use super::super::template::PatternTemplate;
+use super::prelude::*;
 
 /// How long a body may be that is looked at, in bytes: as it is sent, and without its codings.
 const LIMIT: usize = 1 << 20;
@@ -47,7 +44,7 @@ pub struct Replacement {
 }
 
 impl Action for BodyFindReplace {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let body = turn.full_body(LIMIT).map_err(|error| unreadable_body_error(turn, error))?;
         let Some(body) = body else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let plain = decode_body(turn, &body).map_err(|error| unreadable_body_error(turn, error))?;
@@ -93,7 +90,7 @@ enum TextForm {
 }
 
 /// The body without its codings.
-fn decode_body<'b>(turn: &mut Turn<'_>, body: &'b Bytes) -> Result<Cow<'b, [u8]>, ActionError> {
+fn decode_body<'b>(turn: &mut Turn<'_>, body: &'b Bytes) -> ActionResult<Cow<'b, [u8]>> {
     if turn.exchange.is_partial(turn.phase) && !body.is_empty() {
         let message = "a part of a body may hold the half of a match";
         return Err(ActionError::fatal(failure::UNREADABLE, message));
@@ -156,7 +153,7 @@ fn encode_latin1(text: &str) -> Vec<u8> {
 }
 
 impl Replacement {
-    fn replace_matches(&self, text: &str, turn: &Turn<'_>) -> Result<Replaced, ActionError> {
+    fn replace_matches(&self, text: &str, turn: &Turn<'_>) -> ActionResult<Replaced> {
         let facts = turn.facts();
         let pattern = self.from.to_regex(&facts)?;
         let to = self.to.render(&facts, |value| escape_replacement(&value))?;

@@ -11,19 +11,15 @@ use serde_json::{Value as Json, json};
 use ginnel_base::address::RequestHost;
 use ginnel_http1::RawTarget;
 
-use super::super::action_error::{ActionError, failure};
-use super::super::config::Config;
+use super::super::action_error::failure;
 use super::super::exchange::Request;
 use super::super::facts::{self, Facts};
 use super::super::path::{PathReadings, RawPath, RequestPath};
-use super::super::problem::code;
 use super::super::replace::{Replaced, escape_replacement, replace_matches};
-use super::super::template::{
-    Part, PatternTemplate, Template, compile_computed, pattern_of, text_of,
-};
-use super::super::turn::Turn;
+use super::super::template::{Part, PatternTemplate, compile_computed, pattern_of, text_of};
 use super::super::url::UrlParts;
 use super::nginx;
+use super::prelude::*;
 
 /// How long a URL may become, in bytes.
 const LENGTH: usize = 8 << 10;
@@ -82,7 +78,7 @@ impl UrlRewriteRule {
     }
 
     /// What becomes of the URL of the request.
-    pub(super) fn rewrite_url(&self, turn: &Turn<'_>) -> Result<Changed, ActionError> {
+    pub(super) fn rewrite_url(&self, turn: &Turn<'_>) -> ActionResult<Changed> {
         let Some(request) = turn.exchange.request() else {
             return Err(ActionError::fatal(failure::VALUE, "there is no request"));
         };
@@ -114,11 +110,7 @@ impl UrlRewriteRule {
     }
 
     /// What matches are replaced with; values of expressions stand for themselves.
-    fn render_replacement(
-        &self,
-        request: &Request,
-        facts: &Facts<'_>,
-    ) -> Result<String, ActionError> {
+    fn render_replacement(&self, request: &Request, facts: &Facts<'_>) -> ActionResult<String> {
         let mut to = String::new();
         for part in &self.to.parts {
             match part {
@@ -139,7 +131,7 @@ impl UrlRewriteRule {
         from: &'c PatternTemplate,
         request: &Request,
         facts: &Facts<'_>,
-    ) -> Result<std::borrow::Cow<'c, ::regex::Regex>, ActionError> {
+    ) -> ActionResult<std::borrow::Cow<'c, ::regex::Regex>> {
         let (PatternTemplate::Computed(template), Format::Nginx) = (from, self.format) else {
             return from.to_regex(facts);
         };
@@ -163,7 +155,7 @@ impl Changed {
     }
 
     /// The value of a `Location` header.
-    pub(super) fn location_header(&self) -> Result<HeaderValue, ActionError> {
+    pub(super) fn location_header(&self) -> ActionResult<HeaderValue> {
         let is_path = self.url.starts_with('/') && !self.url.starts_with("//");
         if !is_path && UrlParts::parse(&self.url).is_none() {
             return Err(self.invalid_url_error());
@@ -172,10 +164,7 @@ impl Changed {
     }
 
     /// Where the request goes now.
-    pub(super) fn rewritten_target(
-        &self,
-        request: &Request,
-    ) -> Result<RewrittenTarget, ActionError> {
+    pub(super) fn rewritten_target(&self, request: &Request) -> ActionResult<RewrittenTarget> {
         if self.url.starts_with('/') && !self.url.starts_with("//") {
             let path = self.url.split('#').next().unwrap_or_default();
             return Ok(RewrittenTarget {

@@ -9,13 +9,8 @@ use ginnel_api::policy_document::{
     ENFORCE, ERROR_THRESHOLD, ERROR_THRESHOLD_PERCENTAGE, NUM_BUCKETS, VOLUME_THRESHOLD,
 };
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
-use super::super::problem::code;
 use super::super::state::breaker::BreakerLimits;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
+use super::prelude::*;
 
 /// Turns requests away while too many of them fail.
 #[derive(Debug)]
@@ -33,7 +28,7 @@ pub struct CircuitBreakerAction {
 }
 
 impl Action for CircuitBreakerAction {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let breaker = turn.world.state().breaker_for(turn.rule, turn.action, self.breaker_limits());
         let attempt = breaker.try_once(turn.instant());
         turn.set_result(json!({"tripped": attempt.is_none()}));

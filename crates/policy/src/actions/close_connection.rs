@@ -1,17 +1,13 @@
 //! `close-connection`: drop the connection without an answer.
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::Verdict;
+use super::prelude::*;
 
 /// Drops the TCP connection, with all other requests on it.
 #[derive(Debug)]
 pub struct CloseConnection;
 
 impl Action for CloseConnection {
-    fn run(&self, _: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, _: &mut Turn<'_>) -> ActionResult<Flow> {
         Ok(Flow::End(Verdict::Close))
     }
 }

@@ -2,12 +2,8 @@
 
 use serde_json::json;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
 use super::super::compression::{Coding, is_encoded, negotiate_coding};
-use super::super::config::Config;
-use super::super::problem::code;
-use super::super::turn::{Flow, Turn};
+use super::prelude::*;
 
 /// Compresses a response; on a request, the response to it.
 #[derive(Debug)]
@@ -17,7 +13,7 @@ pub struct CompressResponse {
 }
 
 impl Action for CompressResponse {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let request_headers = turn.exchange.request().map(|request| &request.head.headers);
         let chosen = request_headers.and_then(|headers| negotiate_coding(headers, &self.codings));
         let response = turn.exchange.response();

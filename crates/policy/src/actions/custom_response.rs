@@ -4,15 +4,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::IgnoredAny;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::{Config, FINAL_STATUS};
+use super::super::config::FINAL_STATUS;
 use super::super::headers::{self, HeaderTemplate};
 use super::super::markup::{begins_with_markup, is_html};
-use super::super::problem::code;
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
+use super::prelude::*;
 
 /// Answers a request, or replaces a response.
 #[derive(Debug)]
@@ -28,7 +23,7 @@ pub struct CustomResponse {
 }
 
 impl Action for CustomResponse {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         // The configuration allows only such numbers.
         let status = StatusCode::from_u16(self.status_code).unwrap_or_default();
         let body = if has_content(status) { turn.render(&self.body)? } else { String::new() };
@@ -117,7 +112,6 @@ fn read_body_template(config: &mut Config<'_>) -> Template {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::super::Phase;
     use super::*;

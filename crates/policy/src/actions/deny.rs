@@ -3,11 +3,8 @@
 use http::StatusCode;
 
 use super::super::Phase;
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::{Config, FINAL_STATUS};
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
+use super::super::config::FINAL_STATUS;
+use super::prelude::*;
 
 /// Turns the visitor away.
 #[derive(Debug)]
@@ -17,7 +14,7 @@ pub struct Deny {
 }
 
 impl Action for Deny {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         if turn.phase == Phase::Connect {
             return Ok(Flow::End(Verdict::Close));
         }

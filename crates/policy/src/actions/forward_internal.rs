@@ -6,14 +6,8 @@ use ginnel_api::mask;
 use ginnel_base::address::{AddressError, Authority};
 
 use super::super::Phase;
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::internal_address;
-use super::super::problem::code;
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::Verdict;
+use super::prelude::*;
 
 /// Hands a request or a connection to an endpoint that only this server can reach.
 #[derive(Debug)]
@@ -34,7 +28,7 @@ pub enum OnError {
 }
 
 impl Action for ForwardInternal {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let url = turn.render(&self.url)?;
         if let Err(problem) = check_target(&url, turn.phase) {
             let message = format!("the url {:?} {problem}", mask::url(&url));

@@ -11,18 +11,14 @@ use ginnel_api::mask;
 use ginnel_api::policy_document::{MAX_REDIRECTS, RETRY_CONDITION};
 use ginnel_base::address::{AddressError, WebUrl};
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::expression::Expression;
 use super::super::facts::Facts;
 use super::super::headers::{self, HeaderTemplates};
 use super::super::internal_address;
-use super::super::problem::{DocumentPath, code};
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
+use super::super::problem::DocumentPath;
 use super::super::verdict::{Fetch, FetchFailed, Fetched};
 use super::forward_internal::OnError;
+use super::prelude::*;
 
 /// How often the request is sent at most.
 const TRIES: u8 = 3;
@@ -58,7 +54,7 @@ pub struct HttpRequest {
 }
 
 impl Action for HttpRequest {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let mut fetch = self.build_fetch(turn)?;
         let mut attempts: Vec<Value> = Vec::new();
         loop {
@@ -76,7 +72,7 @@ impl Action for HttpRequest {
 }
 
 impl HttpRequest {
-    fn build_fetch(&self, turn: &Turn<'_>) -> Result<Fetch, ActionError> {
+    fn build_fetch(&self, turn: &Turn<'_>) -> ActionResult<Fetch> {
         let url = self.build_url(turn)?;
         let mut headers: HeaderMap =
             headers::render_headers(&self.headers, turn)?.into_iter().collect();
@@ -98,7 +94,7 @@ impl HttpRequest {
     }
 
     /// The URL with what is added to its query.
-    fn build_url(&self, turn: &Turn<'_>) -> Result<WebUrl, ActionError> {
+    fn build_url(&self, turn: &Turn<'_>) -> ActionResult<WebUrl> {
         let text = turn.render(&self.url)?;
         let refused = |message: String| ActionError {
             fatal: self.halts_on_error(),

@@ -10,16 +10,12 @@ use self::refusal::JwtRejection;
 use ginnel_api::mask;
 use ginnel_base::address::WebUrl;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::jwt::algorithm::{ALGORITHMS, Algorithm};
 use super::super::jwt::{
     ClaimRules, InvalidClaims, KEYS_OF_TOKENS, KeyRequest, UnverifiedToken as Jwt,
 };
-use super::super::problem::{DocumentPath, code};
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::Verdict;
+use super::super::problem::DocumentPath;
+use super::prelude::*;
 
 mod present;
 mod refusal;
@@ -69,7 +65,7 @@ pub enum Method {
 }
 
 impl Action for JwtValidation {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let mut results = Vec::new();
         for location in &self.tokens {
             let token = match present::find_token(location, turn)? {
@@ -161,7 +157,7 @@ fn reject_request(
     turn: &mut Turn<'_>,
     tokens: Vec<Value>,
     refusal: &JwtRejection,
-) -> Result<Flow, ActionError> {
+) -> ActionResult<Flow> {
     let error = json!({"code": refusal.code, "message": refusal.sentence});
     turn.set_result(json!({"tokens": tokens, "error": error}));
     Ok(Flow::End(Verdict::Respond(refusal.to_response())))

@@ -2,12 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::action::Action;
-use super::super::action_error::{ActionError, failure};
-use super::super::config::Config;
-use super::super::problem::code;
+use super::super::action_error::failure;
 use super::super::template::Tree;
-use super::super::turn::{Flow, Turn};
+use super::prelude::*;
 
 /// How long an entry may become as JSON, in bytes.
 const LENGTH: usize = 64 << 10;
@@ -24,7 +21,7 @@ impl Action for Log {
         Some(true)
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let metadata = self.metadata.to_json(&turn.facts())?;
         if metadata.to_string().len() > LENGTH {
             let message = format!("metadata of more than {LENGTH} bytes");

@@ -13,19 +13,14 @@ use ginnel_api::policy_document::ALLOW_CORS_PREFLIGHT;
 use ginnel_http1::strip_identity;
 
 use self::provider::ProviderConfig;
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::exchange::Exchange;
 use super::super::login::{
     Admission, AllowRules, ClientSecret, Identity, LoginConfig, LoginKind, LoginOutcome,
     LoginProvider, LoginRequest, NOT_ALLOWED, OPENID, OauthApplication, OauthProvider,
     is_login_url,
 };
-use super::super::problem::{DocumentPath, code};
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::Verdict;
+use super::super::problem::DocumentPath;
+use super::prelude::*;
 
 mod provider;
 
@@ -85,7 +80,7 @@ impl fmt::Debug for Login {
 }
 
 impl Action for Login {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let Some(visit) = turn.exchange.login_visit().cloned() else {
             return reject_request(turn, StatusCode::BAD_REQUEST, NO_HOST);
         };
@@ -143,7 +138,7 @@ impl Login {
         &self,
         turn: &Turn<'_>,
         application: Option<Arc<OauthApplication>>,
-    ) -> Result<Option<(String, ClientSecret)>, ActionError> {
+    ) -> ActionResult<Option<(String, ClientSecret)>> {
         if self.config.is_managed {
             let client = application.and_then(|application| application.client.clone());
             return Ok(client.map(|client| (client.id, client.secret)));
@@ -158,7 +153,7 @@ fn admit_visitor(
     config: &LoginConfig,
     turn: &mut Turn<'_>,
     admission: Admission,
-) -> Result<Flow, ActionError> {
+) -> ActionResult<Flow> {
     turn.set_result(result_json(config, &admission));
     let identity = admission.identity;
     let login_headers = turn.exchange.login_headers.get_or_insert_default();
@@ -213,7 +208,7 @@ fn reject_request(
     turn: &mut Turn<'_>,
     status: StatusCode,
     (code, sentence): (u16, &'static str),
-) -> Result<Flow, ActionError> {
+) -> ActionResult<Flow> {
     let LoginOutcome::Answered { response, result } = LoginOutcome::refused(status, code, sentence)
     else {
         return Ok(Flow::End(Verdict::Close));
@@ -472,7 +467,6 @@ fn read_cookie_domain(config: &mut Config<'_>) -> Option<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::super::{Policy, Scope};
     use super::*;

@@ -17,6 +17,7 @@ pub mod jwt_validation;
 pub mod log;
 pub mod login;
 mod nginx;
+mod prelude;
 pub mod rate_limit;
 pub mod redirect;
 pub mod remove_headers;

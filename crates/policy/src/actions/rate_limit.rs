@@ -8,14 +8,9 @@ use serde_json::json;
 
 use ginnel_api::policy_document::{CAPACITY, ENFORCE};
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::expression::{Expression, value};
 use super::super::facts::{Facts, TextFact};
-use super::super::problem::code;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
+use super::prelude::*;
 
 /// How long a name may be, in characters.
 const NAME: usize = 1023;
@@ -39,7 +34,7 @@ pub struct RateLimitAction {
 }
 
 impl Action for RateLimitAction {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let key = self.evaluate_key(&turn.facts());
         let bucket = json!([self.name, key]).to_string();
         let limits = &turn.world.state().rate_limits;

@@ -3,13 +3,9 @@
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::headers::{self, HeaderTemplate};
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
 use super::change::UrlRewriteRule;
+use super::prelude::*;
 
 /// Redirects a request whose URL the change affects; others go on.
 #[derive(Debug)]
@@ -27,7 +23,7 @@ impl Action for Redirect {
         self.change.rewrite_url(turn).map(|changed| changed.is_change).ok()
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let changed = self.change.rewrite_url(turn)?;
         turn.set_result(changed.result_json());
         if !changed.is_change {

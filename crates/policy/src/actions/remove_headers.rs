@@ -3,13 +3,10 @@
 use http::HeaderName;
 use serde_json::json;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::head_change::{HeadChange, remove_spellings};
 use super::super::headers;
 use super::super::phase::Phase;
-use super::super::turn::{Flow, Turn};
+use super::prelude::*;
 
 /// Removes all values of some headers; of requests, in all spellings that CGI and WSGI cannot tell apart.
 #[derive(Debug)]
@@ -25,7 +22,7 @@ impl Action for RemoveHeaders {
         Some(HeadChange { removed, ..HeadChange::default() })
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let is_request = turn.phase == Phase::Request;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
         let removed = self.headers.iter().filter(|name| match HeaderName::try_from(*name) {

@@ -6,15 +6,10 @@ use serde_json::json;
 use ginnel_api::policy_document::ENFORCE;
 
 use super::super::Phase;
-use super::super::action::Action;
-use super::super::action_error::ActionError;
 use super::super::cidr::Cidr;
-use super::super::config::Config;
 use super::super::ip_rules::{self, IpRules};
-use super::super::problem::{DocumentPath, code};
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
+use super::super::problem::DocumentPath;
+use super::prelude::*;
 
 /// How many entries a list may have.
 const ENTRIES: usize = 1000;
@@ -55,7 +50,7 @@ impl Action for RestrictIps {
         self.enforce
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let address = turn.exchange.connection.client.ip();
         let own = [IpRules {
             allow: resolve_ranges(&self.allow, turn)?,
@@ -85,7 +80,7 @@ pub fn blocked_response() -> LocalResponse {
     LocalResponse::refusal(StatusCode::FORBIDDEN, 3205, sentence)
 }
 
-fn resolve_ranges(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, ActionError> {
+fn resolve_ranges(ranges: &[Range], turn: &Turn<'_>) -> ActionResult<Vec<Cidr>> {
     let known = |range: &Range| match range {
         Range::Fixed(range) => Ok(*range),
         Range::Computed(template) => {

@@ -3,12 +3,10 @@
 use cel::Value as Evaluated;
 use serde_json::Value;
 
-use super::super::action::Action;
-use super::super::action_error::{ActionError, failure};
-use super::super::config::Config;
-use super::super::problem::{DocumentPath, code};
+use super::super::action_error::failure;
+use super::super::problem::DocumentPath;
 use super::super::template::Tree;
-use super::super::turn::{Flow, Turn};
+use super::prelude::*;
 
 /// How many variables one action may set.
 const COUNT: usize = 32;
@@ -24,7 +22,7 @@ pub struct SetVars {
 }
 
 impl Action for SetVars {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         for (name, tree) in &self.vars {
             let value = tree.to_value(&turn.facts())?;
             if memory_size(&value) > SIZE {

@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
-use super::super::problem::code;
-use super::super::turn::{Flow, Turn};
+use super::prelude::*;
 
 /// How many authorities there may be.
 const AUTHORITIES: usize = 20;
@@ -46,7 +42,7 @@ pub enum TlsVersions {
 }
 
 impl Action for TerminateTls {
-    fn run(&self, _: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, _: &mut Turn<'_>) -> ActionResult<Flow> {
         Ok(Flow::Continue)
     }
 

@@ -1,10 +1,7 @@
 //! `url-rewrite`: change the URL of a request.
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
-use super::super::turn::{Flow, Turn};
 use super::change::UrlRewriteRule;
+use super::prelude::*;
 
 /// Rewrites the URL of a request before it is forwarded.
 #[derive(Debug)]
@@ -18,7 +15,7 @@ impl Action for UrlRewrite {
         self.change.rewrite_url(turn).map(|changed| changed.is_change).ok()
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let changed = self.change.rewrite_url(turn)?;
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
         let target = changed.rewritten_target(request)?;

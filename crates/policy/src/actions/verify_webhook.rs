@@ -6,15 +6,9 @@ use serde_json::json;
 
 use ginnel_api::policy_document::ENFORCE;
 
-use super::super::action::Action;
-use super::super::action_error::ActionError;
-use super::super::config::Config;
 use super::super::facts;
-use super::super::problem::code;
-use super::super::template::Template;
-use super::super::turn::{Flow, Turn};
-use super::super::verdict::{LocalResponse, Verdict};
 use super::super::webhook::{self, Provider, Signed};
+use super::prelude::*;
 
 /// How long a body may be that is signed, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -31,7 +25,7 @@ pub struct VerifyWebhook {
 }
 
 impl Action for VerifyWebhook {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
+    fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let secret = turn.render(&self.secret)?;
         let Some(body) = turn.full_body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };

@@ -10,7 +10,7 @@ use super::super::Phase;
 use super::super::address::AddressKind;
 use super::functions;
 use super::tree::{is_binding, qualified_name};
-use super::{ExpressionError, Reads, nesting, variables};
+use super::{ExpressionError, ExpressionResult, Reads, nesting, variables};
 
 /// How many loops may run inside one another.
 const LOOPS: usize = 2;
@@ -37,7 +37,7 @@ pub(super) fn check_tree<'tree>(
     tree: &'tree IdedExpr,
     phase: Phase,
     names: &[&'tree str],
-) -> Result<Reads, ExpressionError> {
+) -> ExpressionResult<Reads> {
     let reads = Reads::default();
     let mut walk = ExpressionWalk { phase, bound: names.to_vec(), loops: 0, reads };
     walk.visit_node(tree, 0)?;
@@ -53,7 +53,7 @@ struct ExpressionWalk<'tree> {
 }
 
 impl<'tree> ExpressionWalk<'tree> {
-    fn visit_node(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), ExpressionError> {
+    fn visit_node(&mut self, node: &'tree IdedExpr, depth: usize) -> ExpressionResult<()> {
         nesting::check_depth(depth)?;
         let depth = depth + 1;
         match &node.expr {
@@ -77,7 +77,7 @@ impl<'tree> ExpressionWalk<'tree> {
         }
     }
 
-    fn visit_all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> Result<(), ExpressionError> {
+    fn visit_all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> ExpressionResult<()> {
         nodes.iter().try_for_each(|node| self.visit_node(node, depth))
     }
 
@@ -85,7 +85,7 @@ impl<'tree> ExpressionWalk<'tree> {
         &mut self,
         entries: &'tree [IdedEntryExpr],
         depth: usize,
-    ) -> Result<(), ExpressionError> {
+    ) -> ExpressionResult<()> {
         entries.iter().try_for_each(|entry| match &entry.expr {
             EntryExpr::MapEntry(entry) => {
                 self.visit_node(&entry.key, depth)?;
@@ -95,7 +95,7 @@ impl<'tree> ExpressionWalk<'tree> {
         })
     }
 
-    fn check_name(&mut self, name: &str) -> Result<(), ExpressionError> {
+    fn check_name(&mut self, name: &str) -> ExpressionResult<()> {
         let root = name.split('.').next().unwrap_or(name);
         if root.starts_with('@') || self.bound.contains(&root) || TYPES.contains(&name) {
             return Ok(());
@@ -107,7 +107,7 @@ impl<'tree> ExpressionWalk<'tree> {
         variables::check_variable(name, self.phase).map_err(ExpressionError::invalid_expression)
     }
 
-    fn visit_call(&mut self, call: &'tree CallExpr, depth: usize) -> Result<(), ExpressionError> {
+    fn visit_call(&mut self, call: &'tree CallExpr, depth: usize) -> ExpressionResult<()> {
         self.visit_all(&call.args, depth)?;
         let arguments = call.args.len();
         let Some(target) = call.target.as_deref() else {
@@ -130,7 +130,7 @@ impl<'tree> ExpressionWalk<'tree> {
         &mut self,
         comprehension: &'tree ComprehensionExpr,
         depth: usize,
-    ) -> Result<(), ExpressionError> {
+    ) -> ExpressionResult<()> {
         self.visit_node(&comprehension.iter_range, depth)?;
         self.visit_node(&comprehension.accu_init, depth)?;
         if is_binding(comprehension) {
@@ -151,7 +151,7 @@ impl<'tree> ExpressionWalk<'tree> {
     }
 }
 
-fn check_function(name: &str, found: bool) -> Result<(), ExpressionError> {
+fn check_function(name: &str, found: bool) -> ExpressionResult<()> {
     let is_operator = name.starts_with('@') || name.contains('_') && OPERATORS.contains(&name);
     if found || is_operator {
         return Ok(());

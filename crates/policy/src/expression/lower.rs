@@ -12,12 +12,12 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, operators};
 
 use super::super::secrets::{self, SecretName};
-use super::ExpressionError;
 use super::pattern::CompiledPattern;
 use super::tree::{
     call_node, count_nodes, integer_node, is_binding, qualified_name, string_literal, string_node,
     variable_node, wrap_in_call,
 };
+use super::{ExpressionError, ExpressionResult};
 
 /// How many patterns an expression may hold.
 const PATTERNS: usize = 10;
@@ -91,7 +91,7 @@ pub(super) struct Lowered {
 }
 
 /// Rewrites the tree in place and returns what it refers to.
-pub(super) fn lower_tree(tree: &mut IdedExpr) -> Result<Lowered, ExpressionError> {
+pub(super) fn lower_tree(tree: &mut IdedExpr) -> ExpressionResult<Lowered> {
     let mut state = Lowering { patterns: Vec::new(), secrets: Vec::new(), large: 0, loops: 0 };
     lower_node(tree, &mut state)?;
     Ok(Lowered { patterns: state.patterns, secrets: state.secrets })
@@ -125,7 +125,7 @@ impl Lowering {
     }
 
     /// Compiles the pattern among the arguments of `matches`, if it is a literal.
-    fn compile_pattern(&mut self, arguments: &mut [IdedExpr]) -> Result<(), ExpressionError> {
+    fn compile_pattern(&mut self, arguments: &mut [IdedExpr]) -> ExpressionResult<()> {
         let Some(argument) = arguments.last_mut() else { return Ok(()) };
         let Some(source) = string_literal(argument) else { return Ok(()) };
         if self.patterns.len() == PATTERNS {
@@ -144,7 +144,7 @@ impl Lowering {
 
     /// The number of the secret that these arguments name. Which one it is must be known now: what
     /// names a secret keeps it from being removed.
-    fn register_secret(&mut self, arguments: &[IdedExpr]) -> Result<usize, ExpressionError> {
+    fn register_secret(&mut self, arguments: &[IdedExpr]) -> ExpressionResult<usize> {
         let [vault, name] = arguments else {
             let message = "secrets.get takes two texts: a vault and a secret";
             return Err(ExpressionError::invalid_expression(message));
@@ -171,7 +171,7 @@ impl Lowering {
         Ok(self.secrets.len() - 1)
     }
 
-    fn compile_large(&mut self, source: &str) -> Result<CompiledPattern, ExpressionError> {
+    fn compile_large(&mut self, source: &str) -> ExpressionResult<CompiledPattern> {
         if self.large == LARGE_PATTERNS {
             let message = format!("more than {LARGE_PATTERNS} large regular expressions");
             return Err(ExpressionError::invalid_expression(message));
@@ -181,7 +181,7 @@ impl Lowering {
     }
 }
 
-fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), ExpressionError> {
+fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> ExpressionResult<()> {
     match &mut node.expr {
         Expr::Call(call) => {
             if let Some(target) = &mut call.target {
@@ -202,14 +202,11 @@ fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Expressio
     }
 }
 
-fn lower_all(nodes: &mut [IdedExpr], state: &mut Lowering) -> Result<(), ExpressionError> {
+fn lower_all(nodes: &mut [IdedExpr], state: &mut Lowering) -> ExpressionResult<()> {
     nodes.iter_mut().try_for_each(|node| lower_node(node, state))
 }
 
-fn lower_entries(
-    entries: &mut [IdedEntryExpr],
-    state: &mut Lowering,
-) -> Result<(), ExpressionError> {
+fn lower_entries(entries: &mut [IdedEntryExpr], state: &mut Lowering) -> ExpressionResult<()> {
     entries.iter_mut().try_for_each(|entry| match &mut entry.expr {
         EntryExpr::MapEntry(entry) => {
             lower_node(&mut entry.key, state)?;
@@ -221,10 +218,7 @@ fn lower_entries(
     })
 }
 
-fn lower_loop(
-    comprehension: &mut ComprehensionExpr,
-    state: &mut Lowering,
-) -> Result<(), ExpressionError> {
+fn lower_loop(comprehension: &mut ComprehensionExpr, state: &mut Lowering) -> ExpressionResult<()> {
     lower_node(&mut comprehension.iter_range, state)?;
     lower_node(&mut comprehension.accu_init, state)?;
     if is_binding(comprehension) {
@@ -244,7 +238,7 @@ fn lower_loop(
     Ok(())
 }
 
-fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), ExpressionError> {
+fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> ExpressionResult<()> {
     let id = node.id;
     let Expr::Call(function) = &mut node.expr else { return Ok(()) };
     if reads_secret(function) {

@@ -69,6 +69,9 @@ impl std::ops::BitOrAssign for Reads {
     }
 }
 
+/// The result of reading an expression.
+pub type ExpressionResult<T> = Result<T, ExpressionError>;
+
 /// Why a text is no expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -91,7 +94,7 @@ impl ExpressionError {
 
 impl Expression {
     /// Compiles an expression for the phase it will be evaluated in.
-    pub fn compile(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
+    pub fn compile(source: &str, phase: Phase) -> ExpressionResult<Self> {
         Self::compile_with(source, phase, &[])
     }
 
@@ -100,7 +103,7 @@ impl Expression {
         source: &str,
         phase: Phase,
         names: &[&str],
-    ) -> Result<Self, ExpressionError> {
+    ) -> ExpressionResult<Self> {
         if source.len() > LENGTH {
             let message = format!("{} bytes: at most {LENGTH} are allowed", source.len());
             return Err(ExpressionError::invalid_expression(message));
@@ -201,11 +204,7 @@ pub(super) fn one_line_of(text: &str) -> String {
     text.chars().map(one_line).take(300).collect()
 }
 
-fn build_expression(
-    source: &str,
-    phase: Phase,
-    names: &[&str],
-) -> Result<Expression, ExpressionError> {
+fn build_expression(source: &str, phase: Phase, names: &[&str]) -> ExpressionResult<Expression> {
     let environment = ENVIRONMENT
         .as_ref()
         .map_err(|error| ExpressionError::invalid_expression(error.to_string()))?;
@@ -283,7 +282,6 @@ fn is_affordable(value: &CowVal<'_, '_>) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::ExpressionError;
+use super::{ExpressionError, ExpressionResult};
 
 /// How deep the tree of an expression may be.
 pub(super) const MAX_DEPTH: usize = 128;
@@ -39,7 +39,7 @@ static OPAQUE_TOKEN: LazyLock<Result<Regex, regex::Error>> =
     LazyLock::new(|| Regex::new(&OPAQUE.replace("ESCAPE", ESCAPE)));
 
 /// Refuses an expression that is nested too deeply to be parsed on any stack.
-pub(super) fn check_nesting(source: &str) -> Result<(), ExpressionError> {
+pub(super) fn check_nesting(source: &str) -> ExpressionResult<()> {
     let mut scan = NestingScan::default();
     let mut rest = source;
     while let Some(token) = next_token(&mut rest)? {
@@ -49,11 +49,11 @@ pub(super) fn check_nesting(source: &str) -> Result<(), ExpressionError> {
 }
 
 /// Refuses a depth over [`MAX_DEPTH`].
-pub(super) fn check_depth(depth: usize) -> Result<(), ExpressionError> {
+pub(super) fn check_depth(depth: usize) -> ExpressionResult<()> {
     at_most(depth, MAX_DEPTH, "levels of nesting")
 }
 
-fn at_most(number: usize, limit: usize, noun: &str) -> Result<(), ExpressionError> {
+fn at_most(number: usize, limit: usize, noun: &str) -> ExpressionResult<()> {
     if number <= limit {
         return Ok(());
     }
@@ -93,7 +93,7 @@ impl Precedence {
 }
 
 /// Takes the next token off the text; none at its end.
-fn next_token(rest: &mut &str) -> Result<Option<Token>, ExpressionError> {
+fn next_token(rest: &mut &str) -> ExpressionResult<Option<Token>> {
     let opaque = OPAQUE_TOKEN.as_ref();
     let opaque = opaque.map_err(|error| ExpressionError::invalid_expression(error.to_string()))?;
     while let Some(first) = rest.chars().next() {
@@ -166,7 +166,7 @@ struct OpenBracket {
 }
 
 impl NestingScan {
-    fn push_token(&mut self, token: Token) -> Result<(), ExpressionError> {
+    fn push_token(&mut self, token: Token) -> ExpressionResult<()> {
         self.signs = if matches!(token, Token::Sign(_)) { self.signs + 1 } else { 0 };
         at_most(self.signs, MAX_SIGNS, "signs after one another")?;
         match token {
@@ -183,14 +183,14 @@ impl NestingScan {
         Ok(())
     }
 
-    fn open_bracket(&mut self, bracket: u8) -> Result<(), ExpressionError> {
+    fn open_bracket(&mut self, bracket: u8) -> ExpressionResult<()> {
         let is_level = bracket != b'(' || self.here.has_operand;
         let group = std::mem::take(&mut self.here);
         self.outer.push(OpenBracket { group, is_level });
         at_most(self.outer.len(), MAX_OPEN_BRACKETS, "brackets inside one another")
     }
 
-    fn close_bracket(&mut self) -> Result<(), ExpressionError> {
+    fn close_bracket(&mut self) -> ExpressionResult<()> {
         let inner = self.here.depth();
         // The parser has more to say about a bracket that was never opened.
         let Some(OpenBracket { group, is_level }) = self.outer.pop() else { return Ok(()) };
@@ -200,7 +200,7 @@ impl NestingScan {
         check_depth(self.here.operand)
     }
 
-    fn finish(mut self) -> Result<(), ExpressionError> {
+    fn finish(mut self) -> ExpressionResult<()> {
         check_depth(self.here.depth())?;
         while !self.outer.is_empty() {
             self.close_bracket()?;

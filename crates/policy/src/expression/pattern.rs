@@ -7,7 +7,7 @@ use cel::common::value::{StaticVal, Val};
 use regex::Regex;
 
 use super::super::regex::{compile_regex, compile_small};
-use super::ExpressionError;
+use super::{ExpressionError, ExpressionResult};
 
 /// The type of a compiled pattern; expressions cannot name it.
 pub(super) static PATTERN_TYPE: Type = Type::new_unspecified_type("pattern");
@@ -18,12 +18,12 @@ pub(super) struct CompiledPattern(Regex);
 
 impl CompiledPattern {
     /// Compiles a literal pattern.
-    pub(super) fn compile(source: &str) -> Result<Self, ExpressionError> {
+    pub(super) fn compile(source: &str) -> ExpressionResult<Self> {
         compile_regex(source).map(Self).map_err(ExpressionError::invalid_regex)
     }
 
     /// Compiles a literal pattern that is not large; none when it is.
-    pub(super) fn compile_small(source: &str) -> Result<Option<Self>, ExpressionError> {
+    pub(super) fn compile_small(source: &str) -> ExpressionResult<Option<Self>> {
         compile_small(source).map(|regex| regex.map(Self)).map_err(ExpressionError::invalid_regex)
     }
 

@@ -148,7 +148,6 @@ fn fields_to_map(fields: CookieFields) -> Box<dyn Val> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

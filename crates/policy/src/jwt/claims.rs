@@ -78,7 +78,6 @@ fn time_claim(claims: &Json, name: &str) -> Result<Option<f64>, InvalidClaims> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

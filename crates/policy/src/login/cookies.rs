@@ -99,7 +99,6 @@ pub fn withhold_cookies(headers: &mut HeaderMap) -> Option<WithheldCookies> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

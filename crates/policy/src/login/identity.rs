@@ -92,7 +92,6 @@ fn groups_claim(claim: Option<&Json>) -> Option<Vec<String>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

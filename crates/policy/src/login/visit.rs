@@ -182,7 +182,6 @@ fn is_navigation(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use http::Request;
 

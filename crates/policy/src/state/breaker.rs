@@ -142,7 +142,6 @@ impl Drop for Attempt {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,4 @@
 //! Signatures that providers have published.
-#![allow(clippy::unwrap_used)]
-
 use http::HeaderName;
 
 use super::*;

@@ -6,7 +6,7 @@ use instant_acme::{Account, AccountCredentials, NewAccount};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use ginnel_store::{Store, StoreError};
+use ginnel_store::{Store, StoreError, StoreResult};
 
 use crate::acme::AcmeOptions;
 use crate::acme::failure::OrderError;
@@ -54,7 +54,7 @@ impl AcmeAccount {
     }
 
     /// Has the next order make a new account: the authority does not know this one.
-    pub async fn forget(&self) -> Result<(), StoreError> {
+    pub async fn forget(&self) -> StoreResult<()> {
         let mut open = self.open.lock().await;
         *open = None;
         let setting = self.setting_name();
@@ -65,7 +65,7 @@ impl AcmeAccount {
         format!("{SETTING}{}", self.directory)
     }
 
-    async fn load_stored(&self) -> Result<Option<StoredAccount>, StoreError> {
+    async fn load_stored(&self) -> StoreResult<Option<StoredAccount>> {
         let setting = self.setting_name();
         let text = self.store.read(move |view| view.find_setting(&setting)).await?;
         let text = text.filter(|text| !text.is_empty());
@@ -100,7 +100,7 @@ impl AcmeAccount {
         Ok(account)
     }
 
-    async fn store_credentials(&self, credentials: AccountCredentials) -> Result<(), StoreError> {
+    async fn store_credentials(&self, credentials: AccountCredentials) -> StoreResult<()> {
         let stored = StoredAccount { credentials, email: self.email.clone() };
         let (setting, text) = (self.setting_name(), serde_json::to_string(&stored)?);
         self.store.write(move |change| change.store_setting(&setting, &text)).await

@@ -12,7 +12,7 @@ use ginnel_api::remote::tls_certificates::TlsCertificate;
 use ginnel_api::{Secret, Timestamp};
 use ginnel_gateway::Gateway;
 use ginnel_net::{Shutdown, ShutdownPhase};
-use ginnel_store::{Store, StoreError, Transaction};
+use ginnel_store::{Store, StoreResult, Transaction};
 
 use crate::Error;
 use crate::acme::account::{ACCOUNT_GONE, AcmeAccount};
@@ -154,7 +154,7 @@ impl ManagerState {
     }
 
     /// Begins what is due; gives the time until there is something to do again.
-    async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> Result<Duration, StoreError> {
+    async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> StoreResult<Duration> {
         let now = self.unix_now();
         let (all, plan) = self.plan_orders(now).await?;
         self.service.progress.record_names(&all);
@@ -186,7 +186,7 @@ impl ManagerState {
         Ok(next.clamp(SETTLE, MAX_PAUSE))
     }
 
-    async fn plan_orders(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
+    async fn plan_orders(&self, now: u64) -> StoreResult<(Vec<ManagedName>, AcmePlan)> {
         let ManagedService { store, gateway, own_name, .. } = &self.service;
         let (gateway, own_name) = (gateway.clone(), own_name.clone());
         let other_nodes = self.shared.https_names();
@@ -204,7 +204,7 @@ impl ManagerState {
         &self,
         managed: ManagedName,
         now: u64,
-    ) -> Result<Option<ManagedName>, StoreError> {
+    ) -> StoreResult<Option<ManagedName>> {
         let Some(own) = self.shared.leases.own_holder() else { return Ok(Some(managed)) };
         let claim = move |change: &Transaction<'_>| {
             let mut managed = ManagedName::find(change, &managed.name)?.unwrap_or(managed);
@@ -250,7 +250,7 @@ impl ManagerState {
     }
 
     /// Tries to obtain a certificate, and stores what became of it.
-    async fn attempt_order(&self, managed: ManagedName) -> Result<(), StoreError> {
+    async fn attempt_order(&self, managed: ManagedName) -> StoreResult<()> {
         let name = managed.name.clone();
         tracing::debug!(name, "a certificate is ordered");
         let obtained = timeout(ORDER_TIMEOUT, self.obtain_certificate(managed)).await;
@@ -291,11 +291,7 @@ impl ManagerState {
     }
 
     /// Has the other nodes show a challenge too, where there are some.
-    async fn share_challenge(
-        &self,
-        name: &str,
-        challenge: StoredChallenge,
-    ) -> Result<(), StoreError> {
+    async fn share_challenge(&self, name: &str, challenge: StoredChallenge) -> StoreResult<()> {
         if self.shared.leases.own_holder().is_none() {
             return Ok(());
         }
@@ -304,7 +300,7 @@ impl ManagerState {
         Ok(())
     }
 
-    async fn store_certificate(&self, name: &str, issued: IssuedChain) -> Result<(), StoreError> {
+    async fn store_certificate(&self, name: &str, issued: IssuedChain) -> StoreResult<()> {
         let now = self.unix_now();
         let (begins, ends) =
             (&issued.leaf.certificate.not_before, &issued.leaf.certificate.not_after);
@@ -343,7 +339,7 @@ impl ManagerState {
         Ok(())
     }
 
-    async fn record_failure(&self, name: &str, error: OrderError) -> Result<(), StoreError> {
+    async fn record_failure(&self, name: &str, error: OrderError) -> StoreResult<()> {
         let (base, now, kept) = (self.retry_after, self.unix_now(), error.to_managed_failure());
         let (code, message) = (kept.code.clone(), kept.message.clone());
         let noted = move |managed: &mut ManagedName, _: &Transaction<'_>| {
@@ -361,7 +357,7 @@ impl ManagerState {
     }
 
     /// Notes that a name has to wait for the limit of its domain.
-    async fn postpone_order(&self, managed: ManagedName, until: u64) -> Result<(), StoreError> {
+    async fn postpone_order(&self, managed: ManagedName, until: u64) -> StoreResult<()> {
         let message =
             "the domain has had many new names this week; a wildcard certificate serves all";
         tracing::warn!(name = managed.name, err = message, "a certificate has to wait");
@@ -375,7 +371,7 @@ impl ManagerState {
         self.update_managed(&managed.name, postponed).await.map(drop)
     }
 
-    async fn remove_expired(&self, expired: Vec<ManagedName>) -> Result<(), StoreError> {
+    async fn remove_expired(&self, expired: Vec<ManagedName>) -> StoreResult<()> {
         let running = self.lock_running().clone();
         let mut expired = expired;
         expired.retain(|managed| !running.contains(&managed.name));
@@ -384,7 +380,7 @@ impl ManagerState {
             return Ok(());
         }
         let (own, events) = (self.shared.leases.own_holder(), self.service.events.clone());
-        let remove = move |change: &Transaction<'_>| -> Result<(), StoreError> {
+        let remove = move |change: &Transaction<'_>| -> StoreResult<()> {
             for managed in &expired {
                 let known = change.find_document::<ManagedName>(&managed.id)?.unwrap_or_default();
                 if lease::is_taken(change, known.node.as_ref(), own.as_ref())? {
@@ -405,7 +401,7 @@ impl ManagerState {
         &self,
         name: &str,
         change: impl FnOnce(&mut ManagedName, &Transaction<'_>) + Clone + Send + 'static,
-    ) -> Result<ManagedName, StoreError> {
+    ) -> StoreResult<ManagedName> {
         let change = move |managed: &mut ManagedName, transaction: &Transaction<'_>| {
             change(managed, transaction);
             Ok(())
@@ -417,11 +413,11 @@ impl ManagerState {
     async fn try_update_managed(
         &self,
         name: &str,
-        change: impl FnOnce(&mut ManagedName, &Transaction<'_>) -> Result<(), StoreError>
+        change: impl FnOnce(&mut ManagedName, &Transaction<'_>) -> StoreResult<()>
         + Clone
         + Send
         + 'static,
-    ) -> Result<ManagedName, StoreError> {
+    ) -> StoreResult<ManagedName> {
         let (name, events) = (name.to_owned(), self.service.events.clone());
         let write = move |transaction: &Transaction<'_>| {
             let known = ManagedName::find(transaction, &name)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ginnel_api::remote::reserved_domains::ReservedDomain;
 use ginnel_gateway::Gateway;
-use ginnel_store::{StoreError, View};
+use ginnel_store::{StoreResult, View};
 
 /// What no public authority signs for: names that only one machine or network knows (RFC 6761, 6762).
 const PRIVATE: [&str; 4] = [".internal", ".local", ".localhost", ".onion"];
@@ -16,7 +16,7 @@ pub(super) fn needed_names(
     gateway: &Gateway,
     other_nodes: Vec<String>,
     own: Option<&str>,
-) -> Result<BTreeSet<String>, StoreError> {
+) -> StoreResult<BTreeSet<String>> {
     let mut names: BTreeSet<String> = gateway.https_names().into_iter().collect();
     names.extend(other_nodes);
     names.extend(own.map(str::to_ascii_lowercase));

@@ -163,7 +163,6 @@ impl SettingItem for AcmeChallenge {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

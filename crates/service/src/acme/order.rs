@@ -15,7 +15,7 @@ use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_gateway::tls::challenges::OpenChallenge;
 use ginnel_net::tls::certificate::{self, Unusable};
 use ginnel_net::tls::x509::LeafFields;
-use ginnel_store::StoreError;
+use ginnel_store::StoreResult;
 
 use crate::acme::failure::OrderError;
 use crate::acme::{AcmeChallenge, shared};
@@ -44,7 +44,7 @@ pub(super) struct NameOrder<'a> {
 }
 
 /// A challenge on its way to other nodes.
-pub(super) type Sharing<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+pub(super) type Sharing<'a> = Pin<Box<dyn Future<Output = StoreResult<()>> + Send + 'a>>;
 
 impl NameOrder<'_> {
     /// Goes on with an order that was begun before; none when nothing can come of it any more.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ginnel_api::id::prefix;
-use ginnel_store::StoreError;
+use ginnel_store::StoreResult;
 
 use crate::certificates::ManagedName;
 
@@ -24,9 +24,9 @@ impl AcmePlan {
     pub fn for_names(
         names: BTreeSet<String>,
         all: &[ManagedName],
-        exists: impl Fn(&str) -> Result<bool, StoreError>,
+        exists: impl Fn(&str) -> StoreResult<bool>,
         now: u64,
-    ) -> Result<Self, StoreError> {
+    ) -> StoreResult<Self> {
         let known: BTreeMap<&str, &ManagedName> =
             all.iter().map(|managed| (managed.name.as_str(), managed)).collect();
         let (mut plan, mut due) = (Self::default(), Vec::new());
@@ -53,8 +53,8 @@ impl AcmePlan {
 /// When the certificate of a name is to be obtained.
 pub(super) fn due_at(
     managed: &ManagedName,
-    exists: impl Fn(&str) -> Result<bool, StoreError>,
-) -> Result<u64, StoreError> {
+    exists: impl Fn(&str) -> StoreResult<bool>,
+) -> StoreResult<u64> {
     if let Some(retries_at) = managed.retries_at {
         return Ok(retries_at);
     }
@@ -77,7 +77,6 @@ pub(super) fn affects_plan(id: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use ginnel_api::id::{has_prefix, prefix};
 use ginnel_gateway::tls::challenges::{Challenges, OpenChallenge};
-use ginnel_store::{Changes, Store, StoreError};
+use ginnel_store::{Changes, Store, StoreResult};
 
 use crate::certificates::{ManagedName, StoredChallenge};
 use crate::cluster::{Cluster, Leases};
@@ -82,7 +82,7 @@ impl SharedChallenges {
     }
 
     /// Shows what the database has of the names that have changed.
-    async fn read_again(&self, changes: Changes) -> Result<(), StoreError> {
+    async fn read_again(&self, changes: Changes) -> StoreResult<()> {
         let names = match changes {
             Changes::Of(ids) => self.store.read(move |view| view.find_documents(&ids)).await?,
             Changes::All => {

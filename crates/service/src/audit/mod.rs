@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-use super::Refusal;
+use super::Result;
 use super::store::{self, Store, StoredEvent, Transaction};
 pub(super) use call::AuditedCall;
 use ginnel_api::id::{Ids, prefix};
@@ -64,7 +64,7 @@ impl AuditTrail {
         settings: AuditSettings,
         origin: Origin,
         code_prefix: String,
-    ) -> Result<Arc<Self>, store::StoreError> {
+    ) -> store::StoreResult<Arc<Self>> {
         let opened = store.clone();
         let opened =
             tokio::task::spawn_blocking(move || Self::open(&opened, settings, origin, code_prefix))
@@ -86,7 +86,7 @@ impl AuditTrail {
         settings: AuditSettings,
         origin: Origin,
         code_prefix: String,
-    ) -> Result<Self, store::StoreError> {
+    ) -> store::StoreResult<Self> {
         let ids = Ids::from_origin(origin.clone());
         if let Some(newest) = store.read_blocking(|view| view.newest_event_id())? {
             ids.continue_after(&newest);
@@ -100,14 +100,14 @@ impl AuditTrail {
         &self,
         change: &Transaction<'_>,
         call: &AuditedCall,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let event = call.success_event(&change.changed_ids());
         call.set_recorded();
         self.append_event(change, event, self.origin.now())
     }
 
     /// Notes how a call ended, unless its event is in the database with what it changed.
-    pub(super) fn record_result<T>(&self, call: &AuditedCall, result: &Result<T, Refusal>) {
+    pub(super) fn record_result<T>(&self, call: &AuditedCall, result: &Result<T>) {
         let event = match result {
             Ok(_) if call.is_recorded() => return,
             Ok(_) => call.success_event(&[]),
@@ -117,10 +117,7 @@ impl AuditTrail {
     }
 
     /// Stores what the command did to a database.
-    pub(super) fn record_admin_key(
-        &self,
-        change: &Transaction<'_>,
-    ) -> Result<(), store::StoreError> {
+    pub(super) fn record_admin_key(&self, change: &Transaction<'_>) -> store::StoreResult<()> {
         let event = AuditEvent {
             operation: Some(NEW_ADMIN_KEY.to_owned()),
             resource_ids: Some(change.changed_ids()),
@@ -149,7 +146,7 @@ impl AuditTrail {
             return;
         }
         let trail = self.clone();
-        let written = store.write(move |change| -> Result<(), store::StoreError> {
+        let written = store.write(move |change| -> store::StoreResult<()> {
             events.into_iter().try_for_each(|(event, at)| trail.append_event(change, event, at))
         });
         or_debug!(written.await, "events of refused calls are lost");
@@ -160,7 +157,7 @@ impl AuditTrail {
         change: &Transaction<'_>,
         mut event: AuditEvent,
         at: SystemTime,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         event.id = self.ids.next(prefix::AUDIT_EVENT)?;
         event.created_at = Some(Timestamp::from_system_time(at));
         let body = serde_json::to_string(&event)?;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use ginnel_api::remote::audit_events::AuditEvent;
 use ginnel_base::logging::or_debug;
-use ginnel_store::{Store, StoreError};
+use ginnel_store::{Store, StoreResult};
 
 use super::{terms, to_micros};
 
@@ -37,7 +37,7 @@ pub(super) fn start_pruning(store: &Arc<Store>, mut retention: watch::Receiver<D
     });
 }
 
-async fn prune_events(store: &Weak<Store>, retention: Duration) -> Result<(), StoreError> {
+async fn prune_events(store: &Weak<Store>, retention: Duration) -> StoreResult<()> {
     let Some(opened) = store.upgrade() else { return Ok(()) };
     let Some(now) = opened.age_time().await? else { return Ok(()) };
     drop(opened);
@@ -60,7 +60,6 @@ fn terms_of(body: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::SystemTime;
 

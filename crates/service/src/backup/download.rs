@@ -15,10 +15,10 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use ginnel_base::files;
-use ginnel_store::{Overwrite, Store, StoreError};
+use ginnel_store::{Overwrite, Store, StoreError, StoreResult};
 
 use crate::accounts::Caller;
-use crate::{Refusal, code};
+use crate::{Refusal, Result, code};
 
 /// How much of a copy is read at once, in bytes.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -52,7 +52,7 @@ impl BackupDownloads {
         &self,
         store: Arc<Store>,
         caller: &Caller,
-    ) -> Result<Download, Refusal> {
+    ) -> Result<Download> {
         if !caller.admin {
             let message = "only an admin may back up the database";
             return Err(Refusal::new(code::BACKUP_NEEDS_ADMIN, message));
@@ -90,7 +90,7 @@ fn copy_database(
     store: &Store,
     path: &Path,
     permit: OwnedSemaphorePermit,
-) -> Result<Download, StoreError> {
+) -> StoreResult<Download> {
     let report = store.back_up(path, Overwrite::Yes)?;
     let failed = |source| StoreError::File { path: path.to_owned(), source };
     let opened = File::open(path);

@@ -89,7 +89,6 @@ impl BackupFolder {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::Error;
-use super::store::{BackupReport, Overwrite, Store, StoreError};
+use super::store::{BackupReport, Overwrite, Store, StoreError, StoreResult};
 pub(super) use download::{BackupDownloads, Download};
 use folder::BackupFolder;
 use ginnel_base::logging::or_debug;
@@ -90,7 +90,7 @@ async fn back_up(
     store: &Weak<Store>,
     folder: &BackupFolder,
     keep: usize,
-) -> Option<Result<BackupReport, StoreError>> {
+) -> Option<StoreResult<BackupReport>> {
     let (store, folder) = (store.upgrade()?, folder.clone());
     let work = move || {
         let now = SystemTime::now();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ginnel_metrics::Families;
-use ginnel_store::{BackupReport, StoreError};
+use ginnel_store::{BackupReport, StoreResult};
 
 /// How the backups of a service go.
 #[derive(Debug, Clone, Default)]
@@ -43,11 +43,7 @@ impl BackupProgress {
         families.gauge("ginnel_backup_last_success_timestamp_seconds", help)?.write_gauge(&[], at)
     }
 
-    pub(super) fn record_outcome(
-        &self,
-        outcome: Result<BackupReport, StoreError>,
-        now: SystemTime,
-    ) {
+    pub(super) fn record_outcome(&self, outcome: StoreResult<BackupReport>, now: SystemTime) {
         let mut status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(report) => {

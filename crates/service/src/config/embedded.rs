@@ -91,7 +91,6 @@ fn all_settings() -> impl Iterator<Item = &'static Setting<ServeConfig>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

@@ -146,7 +146,6 @@ pub fn preflight_problems(resolved: &ResolvedSettings<ServeConfig>) -> Vec<(Stri
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::ffi::OsString;
 

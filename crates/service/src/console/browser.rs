@@ -6,8 +6,8 @@ use http::{HeaderName, HeaderValue, Method, request};
 use ginnel_http1::cookie_pairs;
 
 use super::sessions::{SessionDigest, SessionSecrets};
-use crate::Refusal;
 use crate::address::Base;
+use crate::{Refusal, Result};
 
 /// Where the page sends the secret that it keeps.
 pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("console-token");
@@ -18,7 +18,7 @@ const SITE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses what a page of another origin has sent. Another subdomain or port is another origin, for it may
 /// belong to somebody's tunnel.
-pub(super) fn check_origin(head: &request::Parts, base: &Base) -> Result<(), Refusal> {
+pub(super) fn check_origin(head: &request::Parts, base: &Base) -> Result<()> {
     let site = head.headers.get(SITE_HEADER).map(HeaderValue::as_bytes);
     let is_own_site = site.is_none_or(|site| site == b"same-origin" || site == b"none");
     let origin = head.headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
@@ -91,7 +91,6 @@ fn cookie_attributes(head: &request::Parts, base: &Base) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use http::Request;
 

@@ -7,9 +7,9 @@ use ginnel_api::remote::event_destinations::EventDestination;
 use ginnel_api::{Field, Kind, Timestamp};
 use ginnel_store::View;
 
-use crate::Refusal;
 use crate::context::{Context, find_or_refuse};
 use crate::events::FailedAttempt;
+use crate::{Refusal, Result};
 
 /// Which destination.
 pub(super) const PARAMETERS: &[Field] = &[Field {
@@ -35,16 +35,13 @@ pub(super) struct WaitingDeliveries {
 
 impl WaitingDeliveries {
     /// Reads it for an admin, as destinations are.
-    pub async fn read_waiting(
-        service: &Context,
-        arguments: &Map<String, Value>,
-    ) -> Result<Self, Refusal> {
+    pub async fn read_waiting(service: &Context, arguments: &Map<String, Value>) -> Result<Self> {
         if !service.caller.admin {
             return Err(Refusal::only_for_admins("only an admin may see what is delivered"));
         }
         let id = arguments.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let last_failure = service.shared.event_metrics.last_failure(&id);
-        let read = move |view: &View<'_>| -> Result<_, Refusal> {
+        let read = move |view: &View<'_>| -> Result<_> {
             find_or_refuse::<EventDestination>(view, &id)?;
             Ok((view.waiting_totals(&id)?, view.waiting_events(&id, 1)?))
         };

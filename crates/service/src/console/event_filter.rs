@@ -6,7 +6,7 @@ use ginnel_api::{Field, Kind};
 use ginnel_gateway::Event;
 use ginnel_policy::Cidr;
 
-use crate::{Refusal, code};
+use crate::{Refusal, Result, code};
 
 const fn text_field(name: &'static str, doc: &'static str) -> Field {
     let kind = Kind::Text { max: Some(256) };
@@ -38,7 +38,7 @@ pub(super) struct TrafficFilter {
 
 impl TrafficFilter {
     /// Reads the parameters of a query.
-    pub fn from_arguments(arguments: &Map<String, Value>) -> Result<Self, Refusal> {
+    pub fn from_arguments(arguments: &Map<String, Value>) -> Result<Self> {
         let text = |name: &str| {
             let text = arguments.get(name).and_then(Value::as_str).unwrap_or_default();
             text.trim().to_ascii_lowercase()
@@ -85,12 +85,12 @@ fn equals_text(text: Option<&str>, whole: &str) -> bool {
     text.is_some_and(|text| text.eq_ignore_ascii_case(whole))
 }
 
-fn parse_network(text: &str) -> Result<Cidr, Refusal> {
+fn parse_network(text: &str) -> Result<Cidr> {
     let network = text.parse::<Cidr>();
     network.map_err(|_| invalid_value(format!("source: {text:?} is neither an address nor a CIDR")))
 }
 
-fn parse_statuses(text: &str) -> Result<(u16, u16), Refusal> {
+fn parse_statuses(text: &str) -> Result<(u16, u16)> {
     let class = text.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
     let exact = || text.parse::<u16>().ok().map(|status| (status, status));
     let range = class.map(|class| (class * 100, class * 100 + 99)).or_else(exact);
@@ -103,7 +103,6 @@ fn invalid_value(message: String) -> Refusal {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 
@@ -119,7 +118,7 @@ mod tests {
         .unwrap()
     }
 
-    fn holds(name: &str, text: &str) -> Result<bool, Refusal> {
+    fn holds(name: &str, text: &str) -> Result<bool> {
         let arguments = Map::from_iter([(name.to_owned(), text.into())]);
         TrafficFilter::from_arguments(&arguments).map(|filter| filter.matches_event(&event()))
     }

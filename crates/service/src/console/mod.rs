@@ -38,9 +38,9 @@ use ginnel_gateway::Ingress;
 use ginnel_net::Shutdown;
 use ginnel_web as web;
 
-use super::Refusal;
 use super::context::{Context, ServiceState};
 use super::monitoring::ServiceMonitor;
+use super::{Refusal, Result};
 use super::{body, pipeline};
 use agents::AgentRows;
 use deliveries::WaitingDeliveries;
@@ -170,7 +170,7 @@ impl ServiceConsole {
         mut head: request::Parts,
         path: &str,
         body: &mut Incoming,
-    ) -> Result<ConsoleResponse, Refusal> {
+    ) -> Result<ConsoleResponse> {
         if path == "/session" && head.method == Method::POST {
             return self.log_in(head, body).await.map(ConsoleResponse::Done);
         }
@@ -209,7 +209,7 @@ impl ServiceConsole {
     }
 
     /// Begins a session for whoever shows a key, as every request to the API does.
-    async fn log_in(&self, head: request::Parts, body: &mut Incoming) -> Result<Response, Refusal> {
+    async fn log_in(&self, head: request::Parts, body: &mut Incoming) -> Result<Response> {
         let key = head.headers.get(AUTHORIZATION).cloned();
         let begin = |Context { caller, .. }, _| async move {
             let key = key.ok_or_else(Refusal::not_logged_in)?;
@@ -235,7 +235,7 @@ impl ServiceConsole {
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response> {
         let serve = |Context { caller, .. }, _| async move {
             Ok(to_json_response(&json!({
                 "key_id": caller.key_id,
@@ -251,7 +251,7 @@ impl ServiceConsole {
         request: &SessionRequest,
         body: &mut Incoming,
         removed: &str,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response> {
         self.sessions.end_session(&request.digest);
         let serve = |_, _: Map<String, Value>| async move {
             let mut response = Response::new(Body::empty());
@@ -266,7 +266,7 @@ impl ServiceConsole {
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response> {
         let serve = |service: Context, _| async move {
             Ok(to_json_response(&Overview::from_state(
                 &service.shared,
@@ -277,11 +277,7 @@ impl ServiceConsole {
         pipeline::check_and_serve(&self.shared, &OVERVIEW, &request.head, body, serve).await
     }
 
-    async fn list_agents(
-        &self,
-        request: &SessionRequest,
-        body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    async fn list_agents(&self, request: &SessionRequest, body: &mut Incoming) -> Result<Response> {
         let serve = |service: Context, _| async move {
             Ok(to_json_response(&AgentRows::from_state(&service.shared)))
         };
@@ -293,7 +289,7 @@ impl ServiceConsole {
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response> {
         let serve = |service: Context, arguments: Map<String, Value>| async move {
             if !service.caller.admin {
                 return Err(Refusal::only_for_admins("only an admin may watch traffic"));
@@ -319,11 +315,7 @@ impl ServiceConsole {
     }
 
     /// The types of events that a subscription may name, for forms to offer.
-    async fn event_types(
-        &self,
-        request: &SessionRequest,
-        body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    async fn event_types(&self, request: &SessionRequest, body: &mut Incoming) -> Result<Response> {
         let serve = |service: Context, _| async move {
             let names: Vec<_> = service.shared.events.types().names().collect();
             Ok(to_json_response(&json!({ "types": names })))
@@ -336,7 +328,7 @@ impl ServiceConsole {
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response> {
         let serve = |service: Context, arguments: Map<String, Value>| async move {
             WaitingDeliveries::read_waiting(&service, &arguments)
                 .await
@@ -349,7 +341,7 @@ impl ServiceConsole {
         &self,
         request: &SessionRequest,
         body: &mut Incoming,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response> {
         let limits = self.shared.live.load().limits;
         let draft =
             PolicyDraft::from_body(&body::read_json(&request.head.headers, body, &limits).await?)?;
@@ -361,7 +353,7 @@ impl ServiceConsole {
 }
 
 /// The request to the management API that one below `/console/api` stands for.
-fn to_operation(mut head: request::Parts, path: &str) -> Result<request::Parts, Refusal> {
+fn to_operation(mut head: request::Parts, path: &str) -> Result<request::Parts> {
     let path = if path.is_empty() { "/" } else { path };
     let target = match head.uri.query() {
         Some(query) => format!("{path}?{query}"),

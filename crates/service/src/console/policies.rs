@@ -14,7 +14,7 @@ use ginnel_policy::{self as policy, Problem, Protocol};
 
 use crate::context::Context;
 use crate::references::POLICY_OF_RULE;
-use crate::{Refusal, code};
+use crate::{Refusal, Result, code};
 
 /// What is to be checked.
 #[derive(Debug, Deserialize)]
@@ -51,14 +51,14 @@ struct PlacedProblem {
 
 impl PolicyDraft {
     /// Reads the body of a request.
-    pub fn from_body(body: &[u8]) -> Result<Self, Refusal> {
+    pub fn from_body(body: &[u8]) -> Result<Self> {
         let invalid =
             |error: serde_json::Error| Refusal::new(code::INVALID_VALUE, error.to_string());
         serde_json::from_slice(body).map_err(invalid)
     }
 
     /// Checks it, and tries it.
-    pub async fn check_and_simulate(mut self, service: Context) -> Result<CheckedDraft, Refusal> {
+    pub async fn check_and_simulate(mut self, service: Context) -> Result<CheckedDraft> {
         let protocol = self.protocol.parse::<Protocol>().map_err(|()| {
             let message =
                 format!("protocol: {:?} is not one of http, https, tcp, tls", self.protocol);
@@ -96,10 +96,7 @@ impl PolicyDraft {
 }
 
 /// The rules of the IP policies that a document names.
-async fn rules_of(
-    service: &Context,
-    document: &Value,
-) -> Result<BTreeMap<String, Ranges>, Refusal> {
+async fn rules_of(service: &Context, document: &Value) -> Result<BTreeMap<String, Ranges>> {
     let mut ids = BTreeSet::new();
     collect_ip_policies(document, &mut ids);
     let read = service.read(move |view| {
@@ -174,7 +171,6 @@ fn find_place(root: &YamlNode, path: &str) -> TextPlace {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -13,8 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
 
-use crate::Refusal;
 use crate::accounts::Caller;
+use crate::{Refusal, Result};
 
 /// How long a session lasts in which nothing is asked for.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -53,7 +53,7 @@ struct ConsoleSession {
 }
 
 impl SessionSecrets {
-    fn random() -> Result<Self, Refusal> {
+    fn random() -> Result<Self> {
         Ok(Self { cookie: random_text()?, token: random_text()? })
     }
 
@@ -76,7 +76,7 @@ impl ConsoleSessions {
         caller: &Caller,
         mut authorization: HeaderValue,
         now: Instant,
-    ) -> Result<SessionSecrets, Refusal> {
+    ) -> Result<SessionSecrets> {
         authorization.set_sensitive(true);
         let secrets = SessionSecrets::random()?;
         let mut sessions = self.lock_sessions();
@@ -148,14 +148,13 @@ fn end_idlest(
     }
 }
 
-fn random_text() -> Result<String, Refusal> {
+fn random_text() -> Result<String> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(|_| Refusal::console_is_full())?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

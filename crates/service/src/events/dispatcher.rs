@@ -16,7 +16,7 @@ use ginnel_api::{Origin, Timestamp};
 use ginnel_base::logging::or_debug;
 use ginnel_gateway::Gateway;
 use ginnel_net::{Shutdown, ShutdownPhase, ShutdownSignal};
-use ginnel_store::{Changes, Store, StoreError};
+use ginnel_store::{Changes, Store, StoreResult};
 
 use super::arrivals::ArrivalTable;
 use super::delivery::{DeliveryTarget, EventSender};
@@ -81,10 +81,7 @@ impl EventDispatcher {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn start(
-        services: DispatchServices,
-        options: EventOptions,
-    ) -> Result<Self, StoreError> {
+    pub async fn start(services: DispatchServices, options: EventOptions) -> StoreResult<Self> {
         let DispatchServices { store, gateway, cluster, metrics, recorder, origin } = services;
         let (folder, timeout) = (options.folder.clone(), options.timeout);
         let reach = options.reach();
@@ -109,7 +106,7 @@ impl EventDispatcher {
                 state.handle_changes(changes);
             }
         });
-        let read = state.store.read(|view| -> Result<_, StoreError> {
+        let read = state.store.read(|view| -> StoreResult<_> {
             let has_destination = !view.document_page::<EventDestination>(None, 1)?.is_empty();
             Ok(has_destination || has_events(view)?)
         });
@@ -304,7 +301,7 @@ impl EventSupervisor {
 
     /// Starts and ends tasks as the database says; false where there is no destination, and none has left
     /// anything behind.
-    async fn arrange_tasks(&mut self) -> Result<bool, StoreError> {
+    async fn arrange_tasks(&mut self) -> StoreResult<bool> {
         let state = self.state.clone();
         let routing = state.store.read(EventRouting::from_view).await?;
         let delivers = match routing.targets.is_empty() {

@@ -110,8 +110,6 @@ fn ends_within_line(file: &mut File) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use ginnel_api::mask::MASK;
 use ginnel_api::{Kind, Operation, Output, Resource, Shape};
-use ginnel_store::{Document, StoreError, View};
+use ginnel_store::{Document, StoreResult, View};
 
 use super::payload::ChangeKind;
 
 /// Shows what is stored of a resource.
-type Show = dyn Fn(&View<'_>, &str) -> Result<Value, StoreError> + Send + Sync;
+type Show = dyn Fn(&View<'_>, &str) -> StoreResult<Value> + Send + Sync;
 
 /// A kind of resources whose changes are events.
 pub(crate) struct EventObject {
@@ -26,7 +26,7 @@ impl EventObject {
     /// Resources that `Get` fetches; `show` makes of a stored one what `Get` returns.
     pub fn new<Get: Operation, D: Document>(
         resource: &'static Resource,
-        show: impl Fn(&View<'_>, D) -> Result<Get::Output, StoreError> + Send + Sync + 'static,
+        show: impl Fn(&View<'_>, D) -> StoreResult<Get::Output> + Send + Sync + 'static,
     ) -> Self {
         let Output::One(shape) = Get::INFO.output else {
             unreachable!("{} does not return a resource", Get::INFO.path)
@@ -59,7 +59,7 @@ impl EventObject {
     }
 
     /// What an event shows of a resource, as it is stored now or was last.
-    pub fn shown_value(&self, view: &View<'_>, body: &str) -> Result<Value, StoreError> {
+    pub fn shown_value(&self, view: &View<'_>, body: &str) -> StoreResult<Value> {
         let mut shown = (self.show)(view, body)?;
         conceal_record(&mut shown, self.shape);
         Ok(shown)

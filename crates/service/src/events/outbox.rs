@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use ginnel_net::{ShutdownPhase, ShutdownSignal};
-use ginnel_store::{EventRow, StoreError, Transaction, View, WaitingTotals};
+use ginnel_store::{EventRow, StoreResult, Transaction, View, WaitingTotals};
 
 use super::arrivals::Arrivals;
 use super::backoff;
@@ -125,7 +125,7 @@ impl OutboxWorker {
 
     /// Takes over what waits from before, and says so: after a backup was restored, it may have been delivered
     /// already.
-    async fn take_over_waiting(&self) -> Result<(), StoreError> {
+    async fn take_over_waiting(&self) -> StoreResult<()> {
         self.move_earlier_events().await?;
         let id = self.destination_id.clone();
         let totals = self.state.store.read(move |view| view.waiting_totals(&id)).await?;
@@ -141,7 +141,7 @@ impl OutboxWorker {
 
     /// Moves what was stored in the way of schema 3, which nodes of an older version go on doing; gives
     /// whether there was any.
-    async fn move_earlier_events(&self) -> Result<bool, StoreError> {
+    async fn move_earlier_events(&self) -> StoreResult<bool> {
         let mut has_moved = false;
         while self.is_running() {
             let id = self.destination_id.clone();
@@ -150,7 +150,7 @@ impl OutboxWorker {
                 break;
             }
             let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
-            let move_page = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
+            let move_page = move |change: &Transaction<'_>| -> StoreResult<bool> {
                 // Meanwhile another node may deliver, or an admin may have deleted the destination.
                 if !lease::is_held(change, EVENT_DELIVERY, own.as_ref())? || !change.exists(&id)? {
                     return Ok(false);
@@ -173,7 +173,7 @@ impl OutboxWorker {
 
     /// Delivers a page and removes it. What is delivered and could not be removed goes first: while nothing
     /// can be removed nothing is sent, since it would be sent again and again.
-    async fn deliver_and_remove(&mut self) -> Result<PageEnd, StoreError> {
+    async fn deliver_and_remove(&mut self) -> StoreResult<PageEnd> {
         if !self.remove_finished().await? {
             return Ok(PageEnd::Stop);
         }
@@ -182,7 +182,7 @@ impl OutboxWorker {
         if is_held { end } else { Ok(PageEnd::Stop) }
     }
 
-    async fn deliver_page(&mut self) -> Result<PageEnd, StoreError> {
+    async fn deliver_page(&mut self) -> StoreResult<PageEnd> {
         if self.next_trim <= Instant::now() {
             self.trim_waiting().await?;
         }
@@ -319,7 +319,7 @@ impl OutboxWorker {
 
     /// Gives up the oldest events where more waits than may, in number or in bytes, unless another node
     /// delivers by now.
-    async fn trim_waiting(&mut self) -> Result<(), StoreError> {
+    async fn trim_waiting(&mut self) -> StoreResult<()> {
         let began = Instant::now();
         let trimmed = self.trim_now().await;
         let pause = began.elapsed().saturating_mul(TRIM_SHARE).max(BUSY_TRIM_INTERVAL);
@@ -327,11 +327,11 @@ impl OutboxWorker {
         trimmed
     }
 
-    async fn trim_now(&self) -> Result<(), StoreError> {
+    async fn trim_now(&self) -> StoreResult<()> {
         // They count as well, and have their place in the order.
         self.move_earlier_events().await?;
         let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
-        let read = self.state.store.read(move |view| -> Result<_, StoreError> {
+        let read = self.state.store.read(move |view| -> StoreResult<_> {
             let is_held = lease::is_held(view, EVENT_DELIVERY, own.as_ref())?;
             if is_held { view.waiting_totals(&id).map(Some) } else { Ok(None) }
         });
@@ -358,7 +358,7 @@ impl OutboxWorker {
     }
 
     /// Removes what is finished; false where another node delivers by now.
-    async fn remove_finished(&mut self) -> Result<bool, StoreError> {
+    async fn remove_finished(&mut self) -> StoreResult<bool> {
         if self.finished.is_empty() {
             return Ok(true);
         }
@@ -368,9 +368,9 @@ impl OutboxWorker {
     }
 
     /// Removes events; false where another node delivers by now.
-    async fn remove_events(&self, event_ids: Vec<String>) -> Result<bool, StoreError> {
+    async fn remove_events(&self, event_ids: Vec<String>) -> StoreResult<bool> {
         let (id, own) = (self.destination_id.clone(), self.state.leases.own_holder());
-        let remove = move |change: &Transaction<'_>| -> Result<bool, StoreError> {
+        let remove = move |change: &Transaction<'_>| -> StoreResult<bool> {
             // First, so that it is fetched with what the removal reads.
             let is_held = lease::is_held(change, EVENT_DELIVERY, own.as_ref());
             change.remove_waiting(&id, &event_ids)?;
@@ -427,7 +427,7 @@ fn find_surplus(
     destination_id: &str,
     mut totals: WaitingTotals,
     limits: WaitingTotals,
-) -> Result<(Vec<String>, WaitingTotals), StoreError> {
+) -> StoreResult<(Vec<String>, WaitingTotals)> {
     let mut surplus = Vec::new();
     if totals.is_within(limits) {
         return Ok((surplus, totals));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use ginnel_api::id::prefix;
-use ginnel_store::{DocumentChange, EventRow, StoreError, Transaction};
+use ginnel_store::{DocumentChange, EventRow, StoreError, StoreResult, Transaction};
 
 use super::object::EventObject;
 use super::payload::{ChangeKind, EventPayload, Principal};
@@ -69,7 +69,7 @@ impl EventRecorder {
         &self,
         change: &Transaction<'_>,
         principal: Option<&Principal>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let documents = change.document_changes();
         let changes: Vec<_> = documents.iter().filter_map(|it| self.describe_change(it)).collect();
         if changes.is_empty() {
@@ -101,7 +101,7 @@ impl ObjectChange<'_> {
         change: &Transaction<'_>,
         principal: Option<&Principal>,
         receivers: &Receivers,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let body = match self.document {
             DocumentChange::Removed { body, .. } => body.clone(),
             DocumentChange::Created(id) | DocumentChange::Updated(id) => {
@@ -125,7 +125,7 @@ impl ObjectChange<'_> {
 
     /// The resource as the event shows it. What cannot be read must not be in the way of a change, which may
     /// be there to remove it.
-    fn shown_value(&self, change: &Transaction<'_>, body: &str) -> Result<Value, StoreError> {
+    fn shown_value(&self, change: &Transaction<'_>, body: &str) -> StoreResult<Value> {
         let shown = self.object.shown_value(change, body);
         let Err(StoreError::Document(err)) = shown else { return shown };
         let id = self.document.id();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ginnel_api::remote::event_destinations::EventDestination;
-use ginnel_store::{EventRow, StoreError, View};
+use ginnel_store::{EventRow, StoreResult, View};
 
 use super::delivery::DeliveryTarget;
 use super::secret::DestinationSecret;
@@ -21,7 +21,7 @@ pub(super) struct EventRouting {
 
 impl EventRouting {
     /// What the database says.
-    pub fn from_view(view: &View<'_>) -> Result<Self, StoreError> {
+    pub fn from_view(view: &View<'_>) -> StoreResult<Self> {
         let mut targets = BTreeMap::new();
         for destination in view.all_documents::<EventDestination>()? {
             let secret = DestinationSecret::find(view, &destination.id)?;
@@ -55,7 +55,7 @@ impl WaitingEvents {
         destination_id: &str,
         own: Option<&RowOwner>,
         limit: usize,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> StoreResult<Option<Self>> {
         if !lease::is_held(view, lease::EVENT_DELIVERY, own)? {
             return Ok(None);
         }

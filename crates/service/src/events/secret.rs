@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use ginnel_api::Secret;
 use ginnel_api::id::prefix;
-use ginnel_store::{Document, StoreError, Transaction, View};
+use ginnel_store::{Document, StoreResult, Transaction, View};
 
 /// What stands before the base64 of a secret.
 const SECRET_PREFIX: &str = "whsec_";
@@ -49,7 +49,7 @@ impl Document for DestinationSecret {
 
 impl DestinationSecret {
     /// The secret of a destination, if it has one.
-    pub fn find(view: &View<'_>, destination_id: &str) -> Result<Option<Self>, StoreError> {
+    pub fn find(view: &View<'_>, destination_id: &str) -> StoreResult<Option<Self>> {
         view.find_document(&secret_id(destination_id))
     }
 
@@ -58,7 +58,7 @@ impl DestinationSecret {
         change: &Transaction<'_>,
         destination_id: &str,
         secret: Secret,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let previous = match Self::find(change, destination_id)? {
             Some(stored) if stored.secret == secret => stored.previous,
             Some(stored) => {
@@ -76,7 +76,7 @@ impl DestinationSecret {
         change: &Transaction<'_>,
         destination_id: &str,
         secret: Secret,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         change.put_document(&Self { id: secret_id(destination_id), secret, previous: None })
     }
 
@@ -92,7 +92,7 @@ impl DestinationSecret {
     }
 
     /// Removes the secret of a destination, if it has one.
-    pub fn remove(change: &Transaction<'_>, destination_id: &str) -> Result<(), StoreError> {
+    pub fn remove(change: &Transaction<'_>, destination_id: &str) -> StoreResult<()> {
         change.remove_document::<Self>(&secret_id(destination_id)).map(drop)
     }
 }
@@ -119,14 +119,13 @@ pub(crate) fn check_secret(secret: &Secret) -> Result<(), String> {
 }
 
 /// A new secret.
-pub(crate) fn new_secret() -> Result<Secret, StoreError> {
+pub(crate) fn new_secret() -> StoreResult<Secret> {
     let mut bytes = [0; NEW_SECRET_BYTES];
     getrandom::fill(&mut bytes)?;
     Ok(Secret(format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(bytes))))
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use chrono::Utc;
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 
 use ginnel_api::id::prefix;
-use ginnel_store::{StoreError, Transaction, View};
+use ginnel_store::{StoreResult, Transaction, View};
 
 /// The role of a destination for the subscriptions that name it.
 pub(crate) const DESTINATION: &str = "event_destination";
@@ -24,7 +24,7 @@ const VERSION: &str = "event_subscriptions_version";
 pub(super) type Receivers = BTreeSet<String>;
 
 /// Notes that a subscription was made, has changed or is gone.
-pub(crate) fn bump_subscription_version(change: &Transaction<'_>) -> Result<(), StoreError> {
+pub(crate) fn bump_subscription_version(change: &Transaction<'_>) -> StoreResult<()> {
     change.store_setting(VERSION, &change.new_id(prefix::EVENT)?)
 }
 
@@ -50,7 +50,7 @@ pub(super) struct CurrentReceivers(Arc<ReceiverTable>);
 
 impl KnownSubscriptions {
     /// Looks up what [`KnownSubscriptions::read_receivers`] needs in most cases.
-    pub fn prefetch_version(change: &Transaction<'_>) -> Result<(), StoreError> {
+    pub fn prefetch_version(change: &Transaction<'_>) -> StoreResult<()> {
         change.find_setting(VERSION).map(drop)
     }
 
@@ -59,7 +59,7 @@ impl KnownSubscriptions {
         &self,
         change: &Transaction<'_>,
         types: &BTreeSet<&str>,
-    ) -> Result<CurrentReceivers, StoreError> {
+    ) -> StoreResult<CurrentReceivers> {
         let version = change.find_setting(VERSION)?;
         let known = self.0.load_full().filter(|known| known.version == version);
         let table = known.unwrap_or_else(|| {
@@ -93,20 +93,18 @@ impl CurrentReceivers {
 }
 
 /// The destinations of a type of events.
-pub(super) fn find_receivers(view: &View<'_>, event_type: &str) -> Result<Receivers, StoreError> {
+pub(super) fn find_receivers(view: &View<'_>, event_type: &str) -> StoreResult<Receivers> {
     view.references_of_referrers(event_type, EVENT_TYPE, DESTINATION)
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::super::types::{HTTP_REQUEST_COMPLETE, TCP_CONNECTION_CLOSED};
     use super::*;
-    use ginnel_store::Store;
+    use ginnel_store::{Store, StoreError};
 
     async fn subscribe(store: &Arc<Store>, event_type: &'static str) {
-        let change = move |change: &Transaction<'_>| -> Result<(), StoreError> {
+        let change = move |change: &Transaction<'_>| -> StoreResult<()> {
             change.replace_references("es_1", EVENT_TYPE, [event_type])?;
             change.replace_references("es_1", DESTINATION, ["ed_1"])?;
             bump_subscription_version(change)
@@ -145,7 +143,7 @@ mod tests {
         let store = Arc::new(Store::open(None).unwrap());
         let node = Arc::<KnownSubscriptions>::default();
         let shared = node.clone();
-        let refused = move |change: &Transaction<'_>| -> Result<(), StoreError> {
+        let refused = move |change: &Transaction<'_>| -> StoreResult<()> {
             change.replace_references("es_1", EVENT_TYPE, [HTTP_REQUEST_COMPLETE])?;
             change.replace_references("es_1", DESTINATION, ["ed_1"])?;
             bump_subscription_version(change)?;

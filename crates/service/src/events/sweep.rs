@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use ginnel_net::{ShutdownPhase, ShutdownSignal};
-use ginnel_store::{Store, StoreError, Transaction, View};
+use ginnel_store::{Store, StoreResult, Transaction, View};
 
 use super::backoff;
 
@@ -38,7 +38,7 @@ pub(super) async fn sweep_events(store: Arc<Store>, mut signal: ShutdownSignal) 
 }
 
 /// Whether the store has events that may be left from destinations that are gone.
-pub(super) fn has_events(view: &View<'_>) -> Result<bool, StoreError> {
+pub(super) fn has_events(view: &View<'_>) -> StoreResult<bool> {
     Ok(view.next_waiting_destination("")?.is_some() || !view.stored_events("", 1)?.is_empty())
 }
 
@@ -50,7 +50,7 @@ struct Sweeper {
 
 impl Sweeper {
     /// False when nothing is left to do.
-    async fn sweep_once(&mut self) -> Result<bool, StoreError> {
+    async fn sweep_once(&mut self) -> StoreResult<bool> {
         if let Some((id, event_ids)) = self.store.read(left_behind).await? {
             let remove = move |change: &Transaction<'_>| change.remove_left(&id, &event_ids);
             self.store.write(remove).await?;
@@ -75,7 +75,7 @@ impl Sweeper {
 }
 
 /// A destination that is gone for which something waits, and some of what does.
-fn left_behind(view: &View<'_>) -> Result<Option<(String, Vec<String>)>, StoreError> {
+fn left_behind(view: &View<'_>) -> StoreResult<Option<(String, Vec<String>)>> {
     let mut last = String::new();
     while let Some(id) = view.next_waiting_destination(&last)? {
         if view.exists(&id)? {

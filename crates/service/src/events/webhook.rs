@@ -57,8 +57,6 @@ fn sign_event<'s>(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::events::payload::EventHeader;
 

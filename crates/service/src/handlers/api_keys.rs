@@ -2,8 +2,8 @@
 
 use ginnel_api::remote::api_keys::{ApiKey, Create, Update};
 
-use super::{Context, OperationResult, changed_item, new_item, resource, stored, usual_handlers};
 use crate::accounts;
+use crate::handlers::prelude::*;
 
 resource! { ApiKey }
 

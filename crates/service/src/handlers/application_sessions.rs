@@ -3,9 +3,7 @@
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::application_sessions::{ApplicationSession, Delete, Get, List};
 
-use super::{Handler, delete, get, list};
-use crate::address::Base;
-use crate::context::StoredResource;
+use crate::handlers::prelude::*;
 
 impl StoredResource for ApplicationSession {
     fn locate(&mut self, base: &Base) {

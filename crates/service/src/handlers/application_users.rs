@@ -2,12 +2,8 @@
 
 use ginnel_api::remote::application_sessions::ApplicationSession;
 use ginnel_api::remote::application_users::{ApplicationUser, Delete, Get, List};
-use ginnel_store::Transaction;
 
-use super::{Handler, delete, get, list};
-use crate::Refusal;
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
+use crate::handlers::prelude::*;
 use crate::logins::SESSIONS_OF_USER;
 
 impl StoredResource for ApplicationUser {
@@ -15,7 +11,7 @@ impl StoredResource for ApplicationUser {
         self.uri = base.of(&self.id);
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         let sessions = change.referrers(id, SESSIONS_OF_USER)?;
         change
             .for_each(&sessions, |id| change.remove_document::<ApplicationSession>(id).map(drop))?;

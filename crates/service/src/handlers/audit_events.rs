@@ -1,14 +1,12 @@
 //! Audit events: read by admins, and changed by nobody.
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::audit_events::{AuditEvent, Get, List};
 use ginnel_api::{Operation, Page, Timestamp, encode_operation};
 use ginnel_store::{EventQuery, StoreError};
 
-use super::{Context, Handler, OperationResult, on};
 use crate::audit::{operation_term, principal_term, resource_term, to_micros};
 use crate::context::check_before;
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// How many events a page has unless its size is given.
 const DEFAULT_LIMIT: usize = 100;
@@ -59,7 +57,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 }
 
 /// The trail tells about everybody, so not everybody may read it.
-fn check_admin(service: &Context) -> Result<(), Refusal> {
+fn check_admin(service: &Context) -> Result<()> {
     service.caller.check_admin(code::AUDIT_NEEDS_ADMIN, "read audit events")
 }
 
@@ -71,7 +69,7 @@ fn search_terms(params: &List) -> Vec<String> {
     [resource, principal, operation].into_iter().flatten().collect()
 }
 
-fn parse_time(name: &str, at: &Timestamp) -> Result<i64, Refusal> {
+fn parse_time(name: &str, at: &Timestamp) -> Result<i64> {
     let parsed = chrono::DateTime::parse_from_rfc3339(&at.0);
     parsed.map(|at| to_micros(at.into())).map_err(|_| {
         let message = format!("{name}: {:?} is not a time such as 2026-01-02T03:04:05Z", at.0);
@@ -80,7 +78,7 @@ fn parse_time(name: &str, at: &Timestamp) -> Result<i64, Refusal> {
 }
 
 /// Where the next page is: the same question, after the last event of this page.
-fn next_page(params: &List, last: &str, limit: usize) -> Result<String, Refusal> {
+fn next_page(params: &List, last: &str, limit: usize) -> Result<String> {
     let next = List {
         before_id: Some(last.to_owned()),
         limit: i64::try_from(limit).ok(),
@@ -90,7 +88,7 @@ fn next_page(params: &List, last: &str, limit: usize) -> Result<String, Refusal>
     call.map(|call| call.target).map_err(|error| Refusal::new(code::UNEXPECTED, error.to_string()))
 }
 
-fn decode_event(service: &Context, body: &str) -> Result<AuditEvent, Refusal> {
+fn decode_event(service: &Context, body: &str) -> Result<AuditEvent> {
     let mut event: AuditEvent = serde_json::from_str(body).map_err(StoreError::from)?;
     event.uri = service.shared.base.path_url(&format!("{}/{}", List::INFO.path, event.id));
     Ok(event)

@@ -1,16 +1,12 @@
 //! Bot users: changed by admins only.
 
-use ginnel_api::id::{self, prefix};
+use ginnel_api::id;
 use ginnel_api::remote::api_keys::ApiKey;
 use ginnel_api::remote::bot_users::{BotUser, Create, Update};
 use ginnel_api::remote::credentials::Credential;
-use ginnel_store::Transaction;
 
-use super::{Context, OperationResult, changed_item, usual_handlers};
 use crate::accounts::Caller;
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -22,11 +18,11 @@ impl StoredResource for BotUser {
         self.uri = base.of(&self.id);
     }
 
-    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+    fn check_writer(caller: &Caller) -> Result<()> {
         caller.check_admin(code::BOT_NEEDS_ADMIN, "change bot users")
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         for owned in change.referrers(id, "owner")? {
             if id::has_prefix(&owned, prefix::API_KEY) {
                 change.remove_document::<ApiKey>(&owned)?;
@@ -68,7 +64,7 @@ pub(super) async fn update(service: Context, params: Update) -> OperationResult<
     update.await
 }
 
-fn store_bot(change: &Transaction<'_>, bot: &BotUser) -> Result<(), Refusal> {
+fn store_bot(change: &Transaction<'_>, bot: &BotUser) -> Result<()> {
     let name = bot.name.as_deref().unwrap_or_default();
     change.release_claims(NAMES, &bot.id)?;
     if !change.claim_key(NAMES, name, &bot.id)? {
@@ -78,7 +74,7 @@ fn store_bot(change: &Transaction<'_>, bot: &BotUser) -> Result<(), Refusal> {
     Ok(change.put_document(bot)?)
 }
 
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<()> {
     match name.len() {
         0 => Err(Refusal::new(code::BOT_NAME, "name: must not be empty")),
         1..=LONGEST_NAME => Ok(()),

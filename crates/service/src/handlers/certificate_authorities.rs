@@ -3,12 +3,8 @@
 use ginnel_api::remote::certificate_authorities::{CertificateAuthority, Create, Update};
 use ginnel_net::tls::x509::{self, CertificateFields};
 use ginnel_net::tls::{certificate, only_signed_by};
-use ginnel_store::Transaction;
 
-use super::{Context, OperationResult, check_unused, new_item, stored, usual_handlers};
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, find_or_refuse, remove_or_refuse};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The role of an authority for the edges whose visitors it vouches for.
 pub(super) const AUTHORITY: &str = "certificate_authority";
@@ -23,7 +19,7 @@ impl StoredResource for CertificateAuthority {
     }
 
     /// An authority that an edge uses cannot be deleted: the edge could only admit all visitors or none.
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         check_unused(change, id, &[AUTHORITY], "certificate authority", code::AUTHORITY_IN_USE)?;
         remove_or_refuse::<Self>(change, id)
     }
@@ -72,7 +68,7 @@ fn not_authority(der: &[u8]) -> String {
 
 /// The certificates as they are kept, without what else the text has, such as a key; and what the first one
 /// says. All must be those of authorities.
-fn parse_authorities(pem: &str) -> Result<(String, CertificateFields), Refusal> {
+fn parse_authorities(pem: &str) -> Result<(String, CertificateFields)> {
     let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
     if pem.len() > MAX_PEM_BYTES {
         let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());

@@ -5,8 +5,7 @@ use std::time::SystemTime;
 use ginnel_api::Timestamp;
 use ginnel_api::remote::clock::{ClockState, Confirm, Get};
 
-use super::{Context, Handler, OperationResult, on};
-use crate::code;
+use crate::handlers::prelude::*;
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(get), on(confirm)]

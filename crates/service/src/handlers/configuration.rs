@@ -2,9 +2,8 @@
 
 use ginnel_api::remote::configuration::Reload;
 
-use super::{Context, Handler, OperationResult, on};
+use crate::handlers::prelude::*;
 use crate::reload::ReloadError;
-use crate::{Refusal, code};
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(reload)]

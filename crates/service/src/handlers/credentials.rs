@@ -3,8 +3,8 @@
 use ginnel_api::remote::credentials::{Create, Credential, Update};
 use ginnel_base::address::{HostPattern, HostPortPattern};
 
-use super::{Context, OperationResult, changed_item, new_item, resource, stored, usual_handlers};
-use crate::{Refusal, accounts, code};
+use crate::accounts;
+use crate::handlers::prelude::*;
 
 /// The longest entry of an access list, in bytes.
 const LONGEST_ENTRY: usize = 512;
@@ -41,7 +41,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-fn check_acl(acl: Vec<String>) -> Result<Vec<String>, Refusal> {
+fn check_acl(acl: Vec<String>) -> Result<Vec<String>> {
     if acl.len() > MAX_ACL_ENTRIES {
         let message = format!("acl: has {} entries, the limit is {MAX_ACL_ENTRIES}", acl.len());
         return Err(Refusal::new(code::INVALID_VALUE, message));

@@ -4,17 +4,13 @@ use ginnel_api::Secret;
 use ginnel_api::remote::event_destinations::{
     Create, EventDestination, EventTarget, Update, WebhookTarget,
 };
-use ginnel_store::Transaction;
 
 use super::event_subscriptions::check_admin;
-use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
 use crate::events::{
     DESTINATION, DestinationSecret, check_name, check_secret, checked_url, new_secret,
 };
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The only format.
 const JSON: &str = "json";
@@ -26,15 +22,15 @@ impl StoredResource for EventDestination {
         self.uri = base.of(&self.id);
     }
 
-    fn check_reader(caller: &Caller) -> Result<(), Refusal> {
+    fn check_reader(caller: &Caller) -> Result<()> {
         check_admin(caller)
     }
 
-    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+    fn check_writer(caller: &Caller) -> Result<()> {
         check_admin(caller)
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         if let Some(subscription) = change.referrers(id, DESTINATION)?.first() {
             let message = format!("the event subscription {subscription} names the destination");
             return Err(Refusal::new(code::DESTINATION_IN_USE, message));
@@ -98,7 +94,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-fn check_format(format: Option<&str>) -> Result<(), Refusal> {
+fn check_format(format: Option<&str>) -> Result<()> {
     match format {
         Some(format) if !format.eq_ignore_ascii_case(JSON) => {
             Err(invalid_value(format!("format: {format:?} is not {JSON:?}")))
@@ -107,7 +103,7 @@ fn check_format(format: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
+fn check_count(change: &Transaction<'_>) -> Result<()> {
     if change.document_page::<EventDestination>(None, MAX_DESTINATIONS)?.len() < MAX_DESTINATIONS {
         return Ok(());
     }
@@ -116,7 +112,7 @@ fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
     )))
 }
 
-fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTarget, Refusal> {
+fn check_target(service: &Context, mut target: EventTarget) -> Result<CheckedTarget> {
     let clouds = [
         ("firehose", &target.firehose),
         ("kinesis", &target.kinesis),
@@ -172,7 +168,7 @@ fn store_secret(
     checked: CheckedTarget,
     new: Secret,
     moves: bool,
-) -> Result<Option<Secret>, Refusal> {
+) -> Result<Option<Secret>> {
     let is_webhook = checked.target.webhook.is_some();
     let stored = DestinationSecret::find(change, destination_id)?;
     match (is_webhook, checked.secret, stored) {

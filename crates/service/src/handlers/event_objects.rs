@@ -9,13 +9,11 @@ use ginnel_api::remote::{
 };
 use ginnel_api::{Operation, Resource};
 use ginnel_gateway::Gateway;
-use ginnel_store::View;
 
 use super::endpoints::shown_cloud;
-use crate::address::Base;
 use crate::cloud_endpoint::CloudEndpoint;
-use crate::context::StoredResource;
 use crate::events::EventObject;
+use crate::handlers::prelude::*;
 
 /// Resources that are shown as their operation `get` shows them.
 macro_rules! plain {
@@ -81,8 +79,6 @@ fn stored<Get: Operation<Output: StoredResource>>(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::collections::BTreeSet;
 
     use super::*;

@@ -8,9 +8,7 @@ use ginnel_api::remote::event_sources::{
 use ginnel_api::remote::event_subscriptions::{EventSourceReplace, EventSubscription};
 
 use super::event_subscriptions::{check_admin, check_source, store_subscription};
-use super::{Context, Handler, OperationResult, on};
-use crate::Refusal;
-use crate::context::find_or_refuse;
+use crate::handlers::prelude::*;
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
@@ -57,8 +55,8 @@ async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
 async fn change_types(
     service: &Context,
     subscription_id: String,
-    work: impl FnOnce(&mut BTreeSet<String>) -> Result<(), Refusal> + Clone + Send + 'static,
-) -> Result<EventSubscription, Refusal> {
+    work: impl FnOnce(&mut BTreeSet<String>) -> Result<()> + Clone + Send + 'static,
+) -> Result<EventSubscription> {
     let changed = service.write_resource(move |change| {
         let mut subscription: EventSubscription = find_or_refuse(change, &subscription_id)?;
         let sources = subscription.sources.take().unwrap_or_default().into_iter();
@@ -69,7 +67,7 @@ async fn change_types(
     changed.await
 }
 
-fn source_of(subscription: EventSubscription, name: &str) -> Result<EventSource, Refusal> {
+fn source_of(subscription: EventSubscription, name: &str) -> Result<EventSource> {
     let mut sources = subscription.sources.into_iter().flatten();
     sources.find(|source| source.r#type.as_deref() == Some(name)).ok_or_else(Refusal::not_found)
 }

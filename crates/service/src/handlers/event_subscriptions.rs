@@ -2,20 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::id::has_prefix;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::event_sources::EventSource;
 use ginnel_api::remote::event_subscriptions::{
     Create, EventSourceReplace, EventSubscription, Update,
 };
-use ginnel_store::Transaction;
 
-use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, remove_or_refuse, wrong_prefix};
+use crate::context::wrong_prefix;
 use crate::events::{DESTINATION, EVENT_TYPE, bump_subscription_version};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// How many destinations one subscription names at most.
 const MAX_DESTINATIONS: usize = 100;
@@ -34,15 +31,15 @@ impl StoredResource for EventSubscription {
         }
     }
 
-    fn check_reader(caller: &Caller) -> Result<(), Refusal> {
+    fn check_reader(caller: &Caller) -> Result<()> {
         check_admin(caller)
     }
 
-    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+    fn check_writer(caller: &Caller) -> Result<()> {
         check_admin(caller)
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         remove_or_refuse::<Self>(change, id)?;
         Ok(bump_subscription_version(change)?)
     }
@@ -79,16 +76,13 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 /// Events tell about everybody, so not everybody may have them sent somewhere.
-pub(super) fn check_admin(caller: &Caller) -> Result<(), Refusal> {
+pub(super) fn check_admin(caller: &Caller) -> Result<()> {
     let action = "see and change event destinations and subscriptions";
     caller.check_admin(code::EVENTS_NEED_ADMIN, action)
 }
 
 /// The names of the types, each once.
-fn check_sources(
-    service: &Context,
-    sources: Vec<EventSourceReplace>,
-) -> Result<BTreeSet<String>, Refusal> {
+fn check_sources(service: &Context, sources: Vec<EventSourceReplace>) -> Result<BTreeSet<String>> {
     let check = |(index, source): (usize, EventSourceReplace)| {
         let place = format!("sources[{index}].");
         check_source(service, &place, &source)?;
@@ -102,7 +96,7 @@ pub(super) fn check_source(
     service: &Context,
     place: &str,
     source: &EventSourceReplace,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let invalid = |message: String| Err(Refusal::new(code::INVALID_VALUE, message));
     if source.filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
         let all = "expressions are not offered: all events of a type are sent";
@@ -117,7 +111,7 @@ pub(super) fn check_source(
     }
 }
 
-fn check_destinations(ids: Vec<String>) -> Result<BTreeSet<String>, Refusal> {
+fn check_destinations(ids: Vec<String>) -> Result<BTreeSet<String>> {
     if ids.len() > MAX_DESTINATIONS {
         let count = ids.len();
         let message =
@@ -134,7 +128,7 @@ fn check_destinations(ids: Vec<String>) -> Result<BTreeSet<String>, Refusal> {
     ids.into_iter().enumerate().map(check).collect()
 }
 
-fn check_count(change: &Transaction<'_>) -> Result<(), Refusal> {
+fn check_count(change: &Transaction<'_>) -> Result<()> {
     if change.document_page::<EventSubscription>(None, MAX_SUBSCRIPTIONS)?.len() < MAX_SUBSCRIPTIONS
     {
         return Ok(());
@@ -149,7 +143,7 @@ pub(super) fn store_subscription(
     mut subscription: EventSubscription,
     types: Option<BTreeSet<String>>,
     destinations: Option<BTreeSet<String>>,
-) -> Result<EventSubscription, Refusal> {
+) -> Result<EventSubscription> {
     if let Some(types) = types {
         change.replace_references(
             &subscription.id,

@@ -2,16 +2,10 @@
 
 use ginnel_api::remote::ip_policies::{Create, IpPolicy, Update};
 use ginnel_api::remote::ip_policy_rules::IpPolicyRule;
-use ginnel_store::Transaction;
 
-use super::{
-    Context, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
-};
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, remove_or_refuse};
+use crate::handlers::prelude::*;
 use crate::references::POLICY_OF_RULE;
 use crate::restrictions::POLICY_OF_RESTRICTION;
-use crate::{Refusal, code};
 
 impl StoredResource for IpPolicy {
     fn locate(&mut self, base: &Base) {
@@ -20,7 +14,7 @@ impl StoredResource for IpPolicy {
 
     /// Resources that refer to the policy keep its identifier (specification, rule 4 of the states). The policies of
     /// an IP restriction cannot be deleted, because the restriction would reject all callers.
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         check_unused(change, id, &[POLICY_OF_RESTRICTION], "IP policy", code::POLICY_IN_USE)?;
         let rules = change.referrers(id, POLICY_OF_RULE)?;
         change.for_each(&rules, |rule| change.remove_document::<IpPolicyRule>(rule).map(drop))?;

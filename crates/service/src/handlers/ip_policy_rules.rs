@@ -2,20 +2,15 @@
 
 use std::net::IpAddr;
 
-use ginnel_api::id::{self, prefix};
+use ginnel_api::id;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::ip_policy_rules::{Create, IpPolicyRule, Update};
-use ginnel_store::Transaction;
 
-use super::{Context, OperationResult, changed_item, new_item, usual_handlers};
 use crate::accounts::Caller;
-use crate::address::Base;
-use crate::context::{
-    RemovalContext, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
-};
+use crate::context::wrong_prefix;
+use crate::handlers::prelude::*;
 use crate::references::POLICY_OF_RULE;
 use crate::restrictions::check_caller_of_policy;
-use crate::{Refusal, code};
 /// How many rules a policy may hold (remote API sheet, section 6).
 const MOST_RULES: i64 = 1000;
 
@@ -27,7 +22,7 @@ impl StoredResource for IpPolicyRule {
         }
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<()> {
         let rule: Self = find_or_refuse(change, id)?;
         remove_or_refuse::<Self>(change, id)?;
         check_caller_of(change, &rule, &call.caller, call.restricted_address)
@@ -76,13 +71,13 @@ fn check_caller_of(
     rule: &IpPolicyRule,
     caller: &Caller,
     address: Option<IpAddr>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
     check_caller_of_policy(change, policy, caller, address)
 }
 
 /// Stores a rule with its claim on the network.
-fn store_rule(change: &Transaction<'_>, rule: &IpPolicyRule) -> Result<(), Refusal> {
+fn store_rule(change: &Transaction<'_>, rule: &IpPolicyRule) -> Result<()> {
     let policy = rule.ip_policy.as_ref().map_or("", |policy| policy.id.as_str());
     let cidr = rule.cidr.as_deref().unwrap_or_default();
     let networks = network_space(policy);
@@ -100,7 +95,7 @@ fn network_space(policy: &str) -> String {
     format!("cidr:{policy}")
 }
 
-fn check_policy(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+fn check_policy(change: &Transaction<'_>, id: &str) -> Result<()> {
     if !change.exists(id)? {
         let message = format!("ip_policy_id: there is no IP policy {id:?}");
         return Err(Refusal::new(code::RULE_POLICY_UNKNOWN, message));
@@ -112,7 +107,7 @@ fn check_policy(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_action(action: &str) -> Result<(), Refusal> {
+fn check_action(action: &str) -> Result<()> {
     if matches!(action, "allow" | "deny") {
         return Ok(());
     }
@@ -120,7 +115,7 @@ fn check_action(action: &str) -> Result<(), Refusal> {
     Err(Refusal::new(code::RULE_ACTION, message))
 }
 
-fn check_cidr(cidr: &str) -> Result<(), Refusal> {
+fn check_cidr(cidr: &str) -> Result<()> {
     let invalid = || {
         let message =
             format!("cidr: {cidr:?} is not a network such as 10.0.0.0/8 or 2001:db8::/32");

@@ -2,18 +2,15 @@
 
 use std::collections::HashSet;
 
-use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::id::has_prefix;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::ip_restrictions::{AccountIpRestriction, Create, Update};
 use ginnel_gateway::Ingress;
-use ginnel_store::Transaction;
 
-use super::{Context, OperationResult, changed_item, new_item, stored, usual_handlers};
 use crate::accounts::Caller;
-use crate::address::Base;
-use crate::context::{StoredResource, wrong_prefix};
+use crate::context::wrong_prefix;
+use crate::handlers::prelude::*;
 use crate::restrictions::{INGRESS, POLICY_OF_RESTRICTION, check_admin, check_caller};
-use crate::{Refusal, code};
 
 /// How many IP policies a restriction may name.
 const MAX_POLICIES: usize = 100;
@@ -26,7 +23,7 @@ impl StoredResource for AccountIpRestriction {
         }
     }
 
-    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+    fn check_writer(caller: &Caller) -> Result<()> {
         check_admin(caller)
     }
 }
@@ -67,7 +64,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-fn check_type(name: &str) -> Result<(), Refusal> {
+fn check_type(name: &str) -> Result<()> {
     if Ingress::from_name(name).is_some() {
         return Ok(());
     }
@@ -76,7 +73,7 @@ fn check_type(name: &str) -> Result<(), Refusal> {
     Err(Refusal::new(code::INVALID_VALUE, message))
 }
 
-fn policy_references(ids: Vec<String>) -> Result<Vec<Ref>, Refusal> {
+fn policy_references(ids: Vec<String>) -> Result<Vec<Ref>> {
     if ids.is_empty() {
         let message = "ip_policy_ids: must name at least one IP policy";
         return Err(Refusal::new(code::RESTRICTION_EMPTY, message));
@@ -106,7 +103,7 @@ fn store_restriction(
     change: &Transaction<'_>,
     mut restriction: AccountIpRestriction,
     policies: Option<Vec<Ref>>,
-) -> Result<AccountIpRestriction, Refusal> {
+) -> Result<AccountIpRestriction> {
     if let Some(policies) = policies {
         for (index, policy) in policies.iter().enumerate() {
             if !change.exists(&policy.id)? {

@@ -20,6 +20,7 @@ mod ip_policies;
 mod ip_policy_rules;
 mod ip_restrictions;
 mod nodes;
+mod prelude;
 pub(super) mod reserved_addrs;
 pub(super) mod reserved_domains;
 mod service_users;
@@ -34,9 +35,6 @@ use ginnel_api::{Info, OperationHandler, PathOperations, on};
 
 use super::Refusal;
 use super::context::{Context, OperationResult};
-use stored::{
-    changed_item, check_unused, delete, get, list, new_item, resource, stored, usual_handlers,
-};
 
 /// A handler with its types erased.
 pub(super) type Handler = OperationHandler<Context, Refusal>;

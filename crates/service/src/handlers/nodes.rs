@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use ginnel_api::Operation;
-use ginnel_api::id::prefix;
 use ginnel_api::remote::nodes::{List, Node};
 
-use super::{Context, Handler, OperationResult, on};
 use crate::cluster::{Cluster, KnownNode};
 use crate::context::check_before;
+use crate::handlers::prelude::*;
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list)]

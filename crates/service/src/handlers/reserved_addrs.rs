@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::id::has_prefix;
 use ginnel_api::remote::edges::tcp::TcpEdge;
 use ginnel_api::remote::reserved_addrs::{Create, ReservedAddr, Update};
-use ginnel_store::{Changes, StoreError, Transaction};
+use ginnel_store::{Changes, StoreError};
 
-use super::{Context, OperationResult, check_unused, new_item, stored, usual_handlers};
 use crate::accounts::{self, Caller};
-use crate::address::Base;
 use crate::check::host_port;
 use crate::cluster::EndpointKey;
-use crate::context::{
-    RemovalContext, ServiceState, StoredResource, find_or_refuse, remove_or_refuse,
-};
+use crate::context::ServiceState;
 use crate::domains::{ADDRESS, HOSTPORTS_OWNER, PORTS, address_at};
+use crate::handlers::prelude::*;
 use crate::references::HOSTPORTS;
-use crate::{Refusal, code};
 
 /// How many free ports are tried until one is reserved by nobody.
 const MAX_TRIED_PORTS: usize = 16;
@@ -30,7 +26,7 @@ impl StoredResource for ReservedAddr {
     }
 
     /// An edge that lost its address would lose its port to others.
-    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<()> {
         check_owner(&find_or_refuse(change, id)?, &call.caller)?;
         check_unused(change, id, &[ADDRESS], "reserved address", code::ADDR_IN_USE)?;
         remove_or_refuse::<Self>(change, id)
@@ -78,7 +74,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-fn check_owner(address: &ReservedAddr, caller: &Caller) -> Result<(), Refusal> {
+fn check_owner(address: &ReservedAddr, caller: &Caller) -> Result<()> {
     if caller.admin || address.owner_id.as_ref() == Some(&caller.owner_id) {
         return Ok(());
     }
@@ -86,14 +82,14 @@ fn check_owner(address: &ReservedAddr, caller: &Caller) -> Result<(), Refusal> {
     Err(Refusal::new(code::ADDR_NEEDS_OWNER, message))
 }
 
-fn check_port(port: i64) -> Result<u16, Refusal> {
+fn check_port(port: i64) -> Result<u16> {
     u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(|| {
         let message = format!("port: {port} is not from 1 to 65535");
         Refusal::new(code::INVALID_VALUE, message)
     })
 }
 
-fn check_free(change: &Transaction<'_>, port: u16, owner_id: &str) -> Result<(), Refusal> {
+fn check_free(change: &Transaction<'_>, port: u16, owner_id: &str) -> Result<()> {
     let Some(address) = address_at(change, port)? else { return Ok(()) };
     let whose = match address.owner_id.as_deref() == Some(owner_id) {
         true => "its owner",
@@ -104,7 +100,7 @@ fn check_free(change: &Transaction<'_>, port: u16, owner_id: &str) -> Result<(),
 }
 
 /// The first of these ports that nobody has reserved.
-fn find_unreserved(change: &Transaction<'_>, candidates: &[u16]) -> Result<u16, Refusal> {
+fn find_unreserved(change: &Transaction<'_>, candidates: &[u16]) -> Result<u16> {
     for port in candidates {
         if change.claimant(PORTS, &port.to_string())?.is_none() {
             return Ok(*port);
@@ -120,7 +116,7 @@ fn adopt_edges(
     port: u16,
     owner_id: &str,
     is_admin: bool,
-) -> Result<bool, Refusal> {
+) -> Result<bool> {
     let mut has_edge = false;
     let of_cloud = change.claimant(HOSTPORTS, &format!(":{port}"))?;
     for id_of_edge in edges_at(change, port)?.into_iter().chain(of_cloud) {
@@ -143,7 +139,7 @@ fn adopt_edges(
 }
 
 /// The TCP edges that have a port.
-fn edges_at(change: &Transaction<'_>, port: u16) -> Result<Vec<String>, Refusal> {
+fn edges_at(change: &Transaction<'_>, port: u16) -> Result<Vec<String>> {
     let has_port = |edge: &TcpEdge| {
         let mut hostports = edge.hostports.iter().flatten();
         hostports.any(|text| host_port(text).is_ok_and(|(_, its)| its == port))
@@ -153,12 +149,7 @@ fn edges_at(change: &Transaction<'_>, port: u16) -> Result<Vec<String>, Refusal>
 }
 
 /// Refuses a port that an agent of another owner has, or a program that is none of the owner's.
-fn check_online(
-    shared: &ServiceState,
-    port: u16,
-    owner_id: &str,
-    has_edge: bool,
-) -> Result<(), Refusal> {
+fn check_online(shared: &ServiceState, port: u16, owner_id: &str, has_edge: bool) -> Result<()> {
     let here = shared.registry.holder_of_port(port);
     if let Some((_, holder_id, tunnel)) = &here {
         return match tunnel {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::id::has_prefix;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::reserved_domains::{
     CertificateManagementPolicy, CertificateManagementStatus, Create, Delete, DeleteCertificate,
@@ -13,20 +13,16 @@ use ginnel_api::remote::reserved_domains::{
 use ginnel_api::remote::tls_certificates::TlsCertificate;
 use ginnel_api::{Timestamp, mask};
 use ginnel_base::address::HostPattern;
-use ginnel_store::{Changes, StoreError, Transaction, View};
+use ginnel_store::{Changes, StoreResult};
 
-use super::{Context, Handler, OperationResult, check_unused, delete, get, list, new_item, on};
 use crate::accounts::{self, Caller};
-use crate::address::Base;
 use crate::agents::OnlineTunnel;
 use crate::certificates::{CERTIFICATE, ManagedName};
 use crate::cluster::RemoteTunnel;
-use crate::context::{
-    RemovalContext, ServiceState, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
-};
+use crate::context::{ServiceState, wrong_prefix};
 use crate::domains::{self, DOMAIN, DOMAINS, HOSTPORTS_OWNER};
+use crate::handlers::prelude::*;
 use crate::references::HOSTPORTS;
-use crate::{Refusal, code};
 
 /// The authorities that a certificate may be asked for from; both are the directory of the service.
 const AUTHORITIES: [&str; 2] = ["acme", "letsencrypt"];
@@ -42,13 +38,13 @@ impl StoredResource for ReservedDomain {
     }
 
     /// An edge that lost its domain would lose its certificate, and its name to others.
-    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<()> {
         check_owner(&find_or_refuse(change, id)?, &call.caller)?;
         check_unused(change, id, &[DOMAIN], "reserved domain", code::DOMAIN_IN_USE)?;
         remove_or_refuse::<Self>(change, id)
     }
 
-    fn complete(&mut self, view: &View<'_>, has_acme: bool) -> Result<(), StoreError> {
+    fn complete(&mut self, view: &View<'_>, has_acme: bool) -> StoreResult<()> {
         let name = self.domain.as_deref().unwrap_or_default();
         if !has_acme || self.certificate.is_some() || name.starts_with('*') {
             self.certificate_management_policy = None;
@@ -158,7 +154,7 @@ async fn delete_policy(service: Context, params: DeletePolicy) -> OperationResul
     delete.await
 }
 
-fn check_regions(regions: Option<&[DomainRegion]>) -> Result<(), Refusal> {
+fn check_regions(regions: Option<&[DomainRegion]>) -> Result<()> {
     if regions.is_none_or(<[_]>::is_empty) {
         return Ok(());
     }
@@ -166,7 +162,7 @@ fn check_regions(regions: Option<&[DomainRegion]>) -> Result<(), Refusal> {
     Err(Refusal::new(code::INVALID_VALUE, message))
 }
 
-fn check_owner(domain: &ReservedDomain, caller: &Caller) -> Result<(), Refusal> {
+fn check_owner(domain: &ReservedDomain, caller: &Caller) -> Result<()> {
     if caller.admin || domain.owner_id.as_ref() == Some(&caller.owner_id) {
         return Ok(());
     }
@@ -175,7 +171,7 @@ fn check_owner(domain: &ReservedDomain, caller: &Caller) -> Result<(), Refusal> 
 }
 
 /// Returns a host name in its normal form. A leading `*.` is allowed, an address is not.
-fn check_name(domain: &str) -> Result<String, Refusal> {
+fn check_name(domain: &str) -> Result<String> {
     let name = HostPattern::parse(domain).map_err(|problem| {
         let shown = mask::url(domain);
         let message = format!("domain: {shown:?} is not a host name: it {problem}");
@@ -185,7 +181,7 @@ fn check_name(domain: &str) -> Result<String, Refusal> {
 }
 
 /// Refuses a name that is reserved, or that would divide or swallow the name of another owner.
-fn check_free(change: &Transaction<'_>, name: &str, owner_id: &str) -> Result<(), Refusal> {
+fn check_free(change: &Transaction<'_>, name: &str, owner_id: &str) -> Result<()> {
     if let Some(above) = domains::reservation_of(change, name)? {
         let is_own = above.owner_id.as_deref() == Some(owner_id);
         let above = above.domain.unwrap_or_default();
@@ -207,7 +203,7 @@ fn check_free(change: &Transaction<'_>, name: &str, owner_id: &str) -> Result<()
     }
 }
 
-fn check_below(view: &View<'_>, name: &str, suffix: &str, owner_id: &str) -> Result<(), Refusal> {
+fn check_below(view: &View<'_>, name: &str, suffix: &str, owner_id: &str) -> Result<()> {
     let is_foreign = |domain: &ReservedDomain| {
         let is_below = domain.domain.as_ref().is_some_and(|below| below.ends_with(suffix));
         is_below && domain.owner_id.as_deref() != Some(owner_id)
@@ -236,7 +232,7 @@ fn is_in_domain(host: &str, domain: &str) -> bool {
     }
 }
 
-fn check_online(shared: &ServiceState, name: &str, owner_id: &str) -> Result<(), Refusal> {
+fn check_online(shared: &ServiceState, name: &str, owner_id: &str) -> Result<()> {
     let tunnels = shared.registry.tunnels();
     let here = tunnels.iter().find(|tunnel| is_foreign(tunnel, name, owner_id));
     let elsewhere = || {
@@ -273,7 +269,7 @@ pub(crate) fn follow_reservations(state: &Arc<ServiceState>) {
     });
 }
 
-async fn end_tunnels_of_others(state: &ServiceState, changed: Changes) -> Result<(), StoreError> {
+async fn end_tunnels_of_others(state: &ServiceState, changed: Changes) -> StoreResult<()> {
     let read = state.store.read(move |view| match changed {
         Changes::Of(ids) => view.find_documents::<ReservedDomain>(&ids),
         Changes::All => view.all_documents(),
@@ -297,7 +293,7 @@ fn adopt_edges(
     domain: &ReservedDomain,
     name: &str,
     owner_id: &str,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     for edge in change.claimants_below(HOSTPORTS, &format!("{name}:"))? {
         if ![prefix::HTTPS_EDGE, prefix::TLS_EDGE, prefix::ENDPOINT]
             .iter()
@@ -331,7 +327,7 @@ impl CertificateChange {
         service: &Context,
         certificate_id: Option<String>,
         policy: Option<CertificateManagementPolicy>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self> {
         match (certificate_id, policy) {
             (None, None) => Ok(Self::Keep),
             (None, Some(policy)) => check_policy(service, policy).map(Self::Manage),
@@ -345,11 +341,7 @@ impl CertificateChange {
         }
     }
 
-    fn apply_to(
-        self,
-        change: &Transaction<'_>,
-        domain: &mut ReservedDomain,
-    ) -> Result<(), Refusal> {
+    fn apply_to(self, change: &Transaction<'_>, domain: &mut ReservedDomain) -> Result<()> {
         match self {
             Self::Keep => return Ok(()),
             Self::Remove => domain.certificate = None,
@@ -379,7 +371,7 @@ fn invalid_policy(problem: &str) -> Refusal {
 fn check_policy(
     service: &Context,
     policy: CertificateManagementPolicy,
-) -> Result<CertificateManagementPolicy, Refusal> {
+) -> Result<CertificateManagementPolicy> {
     let authority = policy.authority.unwrap_or_else(|| AUTHORITIES[0].to_owned());
     let private_key_type = policy.private_key_type.unwrap_or_else(|| KEY_TYPE.to_owned());
     if !service.shared.has_acme {
@@ -398,7 +390,7 @@ fn check_policy(
 }
 
 /// Refuses a certificate that visitors of a domain would not accept.
-fn check_covers(view: &View<'_>, id: &str, domain: &str) -> Result<(), Refusal> {
+fn check_covers(view: &View<'_>, id: &str, domain: &str) -> Result<()> {
     let invalid =
         |problem: String| Refusal::new(code::INVALID_VALUE, format!("certificate_id: {problem}"));
     let certificate: TlsCertificate =

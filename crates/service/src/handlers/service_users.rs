@@ -2,14 +2,10 @@
 
 use ginnel_api::remote::bot_users::{self, BotUser};
 use ginnel_api::remote::service_users::{Create, ServiceUser, Update};
-use ginnel_store::Transaction;
 
 use super::bot_users as bots;
-use super::{Context, OperationResult, usual_handlers};
-use crate::Refusal;
 use crate::accounts::Caller;
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource};
+use crate::handlers::prelude::*;
 
 /// The list that shows them.
 const LIST: &str = "/service_users";
@@ -20,11 +16,11 @@ impl StoredResource for ServiceUser {
         self.uri = base.path_url(&format!("{LIST}/{}", self.id));
     }
 
-    fn check_writer(caller: &Caller) -> Result<(), Refusal> {
+    fn check_writer(caller: &Caller) -> Result<()> {
         BotUser::check_writer(caller)
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<()> {
         BotUser::remove(change, id, call)
     }
 }

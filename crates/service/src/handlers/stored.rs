@@ -4,9 +4,9 @@ use ginnel_api::{DeleteItem, GetItem, ListItems};
 use ginnel_store::{Document, Transaction, View};
 
 use super::{Context, Handler, on};
-use crate::Refusal;
 use crate::code::ErrorCode;
 use crate::context::StoredResource;
+use crate::{Refusal, Result};
 
 /// The handler of the operation that lists resources.
 pub(super) fn list<O: ListItems<Item: StoredResource>>() -> Handler {
@@ -35,7 +35,7 @@ pub(super) fn delete<O: DeleteItem<Item: StoredResource>>() -> Handler {
 }
 
 /// Stores a resource, and returns it.
-pub(super) fn stored<D: Document>(change: &Transaction<'_>, resource: D) -> Result<D, Refusal> {
+pub(super) fn stored<D: Document>(change: &Transaction<'_>, resource: D) -> Result<D> {
     change.put_document(&resource)?;
     Ok(resource)
 }
@@ -47,7 +47,7 @@ pub(super) fn check_unused(
     roles: &[&str],
     noun: &str,
     code: ErrorCode,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     for role in roles {
         if let Some(user) = view.referrers(id, role)?.first() {
             return Err(Refusal::new(code, format!("the {noun} is in use by {user}")));
@@ -73,7 +73,7 @@ macro_rules! usual_handlers {
         pub(super) fn handlers() -> Vec<$crate::handlers::Handler> {
             use ginnel_api::remote::$($module)::+::{Delete, Get, List};
 
-            use $crate::handlers::{delete, get, list, on};
+            use $crate::handlers::prelude::{delete, get, list, on};
             vec![on(create), list::<List>(), get::<Get>(), on(update), delete::<Delete>()]
         }
     };

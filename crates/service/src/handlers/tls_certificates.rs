@@ -1,17 +1,12 @@
 //! TLS certificates: read when they are uploaded; their keys are kept apart and never shown.
 
 use ginnel_api::Timestamp;
-use ginnel_api::id::prefix;
 use ginnel_api::remote::tls_certificates::{Create, TlsCertificate, Update};
 use ginnel_net::tls::certificate::{self, Unusable};
 use ginnel_net::tls::x509::LeafFields;
-use ginnel_store::Transaction;
 
-use super::{Context, OperationResult, check_unused, stored, usual_handlers};
-use crate::address::Base;
 use crate::certificates::{self, CERTIFICATE};
-use crate::context::{RemovalContext, StoredResource, find_or_refuse};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The longest text of certificates or of a key, in bytes.
 const MAX_PEM_BYTES: usize = 64 << 10;
@@ -24,7 +19,7 @@ impl StoredResource for TlsCertificate {
     }
 
     /// A certificate that a domain uses cannot be deleted: visitors would not trust the one that replaces it.
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         check_unused(change, id, &[CERTIFICATE], "TLS certificate", code::CERTIFICATE_IN_USE)?;
         certificates::remove_certificate(change, id)?.then_some(()).ok_or_else(Refusal::not_found)
     }
@@ -64,11 +59,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 
 /// The certificates as they are kept, without what else the text has, such as their key; and what the first
 /// one says, if it can be shown to visitors now.
-fn parse_certificate(
-    chain: &str,
-    key: &str,
-    now: &Timestamp,
-) -> Result<(String, LeafFields), Refusal> {
+fn parse_certificate(chain: &str, key: &str, now: &Timestamp) -> Result<(String, LeafFields)> {
     let invalid = |field: &str, problem: &str| {
         Refusal::new(code::INVALID_VALUE, format!("{field}: {problem}"))
     };

@@ -1,16 +1,14 @@
 //! Tunnel sessions: the agents that are connected.
 
 use ginnel_api::Operation;
-use ginnel_api::id::prefix;
 use ginnel_api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
 use ginnel_api::remote::{REGION, Ref};
 
-use super::{Context, Handler, OperationResult, on};
-use crate::Refusal;
 use crate::agents::{AgentCommand, session_row};
 use crate::cluster::{self, CommandFailure, SessionDocument};
-use crate::code::{self, ErrorCode};
+use crate::code::ErrorCode;
 use crate::context::check_before;
+use crate::handlers::prelude::*;
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get), on(stop), on(restart), on(update)]
@@ -40,7 +38,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
     Ok(show_session(&service, &found.ok_or_else(Refusal::not_found)?))
 }
 
-async fn find_row(service: &Context, id: &str) -> Result<Option<SessionDocument>, Refusal> {
+async fn find_row(service: &Context, id: &str) -> Result<Option<SessionDocument>> {
     let id = id.to_owned();
     service.read(move |view| Ok(cluster::find_row(view, &id)?)).await
 }
@@ -63,7 +61,7 @@ async fn send_command(
     id: &str,
     command: AgentCommand,
     code: ErrorCode,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let refused = |reason: String| Refusal::new(code, format!("the agent refuses: {reason}"));
     if let Some(online) = service.shared.registry.find_session(id) {
         return command.send_to(&online).await.map_err(refused);

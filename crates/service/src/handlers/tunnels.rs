@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use ginnel_api::Operation;
-use ginnel_api::id::prefix;
 use ginnel_api::remote::backends::tunnel_group::TunnelGroupBackend;
 use ginnel_api::remote::tunnels::{Get, List, Tunnel};
 use ginnel_api::remote::{REGION, Ref};
 
-use super::{Context, Handler, OperationResult, on};
-use crate::Refusal;
 use crate::agents::tunnel_row;
 use crate::cluster::{self, TunnelDocument};
 use crate::context::check_before;
+use crate::handlers::prelude::*;
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get)]
@@ -47,7 +45,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 /// The labels of each tunnel group backend.
 type Groups = Vec<(String, BTreeMap<String, String>)>;
 
-async fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
+async fn labels_of_groups(service: &Context) -> Result<Groups> {
     let read = service.read(|view| {
         let all = view.all_documents::<TunnelGroupBackend>()?;
         Ok(all.into_iter().map(|group| (group.id, group.labels.unwrap_or_default())).collect())

@@ -1,20 +1,15 @@
 //! Secrets in vaults: the value goes in, and never comes out.
 
 use ginnel_api::Secret;
-use ginnel_api::id::{self, prefix};
+use ginnel_api::id;
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::vault_secrets::{Create, Update, VaultSecret};
 use ginnel_api::remote::vaults::Vault;
-use ginnel_store::{Transaction, View};
 
 use super::vaults::{check_name, check_secrets_unread};
-use super::{Context, OperationResult, usual_handlers};
-use crate::address::Base;
-use crate::context::{
-    RemovalContext, StoredResource, find_or_refuse, remove_or_refuse, wrong_prefix,
-};
+use crate::context::wrong_prefix;
+use crate::handlers::prelude::*;
 use crate::vaults::{SECRET_NAMES, SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_claim};
-use crate::{Refusal, code};
 
 /// How many secrets a vault may have.
 const MAX_SECRETS: usize = 1000;
@@ -34,7 +29,7 @@ impl StoredResource for VaultSecret {
         }
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<()> {
         check_secrets_unread(change, &[find_or_refuse(change, id)?], "deleted")?;
         remove_or_refuse::<StoredSecret>(change, id)?;
         Ok(call.vault_key.forget_without_secrets(change)?)
@@ -107,7 +102,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 /// The vault that a call names, by identifier or by name; generated clients send the other one empty.
-fn vault_of(view: &View<'_>, id: Option<&str>, name: Option<&str>) -> Result<Vault, Refusal> {
+fn vault_of(view: &View<'_>, id: Option<&str>, name: Option<&str>) -> Result<Vault> {
     let (id, name) = (id.filter(|id| !id.is_empty()), name.filter(|name| !name.is_empty()));
     let invalid = |message: String| Refusal::new(code::INVALID_VALUE, message);
     if id.is_none() && name.is_none() {
@@ -132,7 +127,7 @@ fn vault_of(view: &View<'_>, id: Option<&str>, name: Option<&str>) -> Result<Vau
     view.find_document(id)?.ok_or_else(|| invalid(format!("vault_id: there is no vault {id:?}")))
 }
 
-fn claim_name(change: &Transaction<'_>, secret: &StoredSecret) -> Result<(), Refusal> {
+fn claim_name(change: &Transaction<'_>, secret: &StoredSecret) -> Result<()> {
     let id = &secret.shown.id;
     change.release_claims(SECRET_NAMES, id)?;
     if change.claim_key(SECRET_NAMES, &secret_claim(secret.vault_id(), secret.name()), id)? {
@@ -147,7 +142,7 @@ fn caller_reference(service: &Context) -> Option<Ref> {
 }
 
 /// The message never repeats the value.
-fn check_value(value: &Secret) -> Result<(), Refusal> {
+fn check_value(value: &Secret) -> Result<()> {
     let problem = match value.0.len() {
         0 => "value: must not be empty".to_owned(),
         1..=MAX_VALUE_BYTES => return Ok(()),

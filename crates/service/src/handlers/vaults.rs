@@ -1,19 +1,13 @@
 //! Vaults: named once, and deleted with their secrets.
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::vault_secrets::VaultSecret;
 use ginnel_api::remote::vaults::{Create, Delete, Get, GetSecretsByVault, List, Update, Vault};
 use ginnel_api::{Operation, Page};
 use ginnel_policy::secrets::{NAME_LENGTH, is_name};
-use ginnel_store::Transaction;
 
-use super::{Context, Handler, OperationResult, delete, get, list, on, stored};
-use crate::address::Base;
-use crate::context::{
-    RemovalContext, StoredResource, check_before, find_or_refuse, remove_or_refuse,
-};
+use crate::context::check_before;
+use crate::handlers::prelude::*;
 use crate::vaults::{SECRETS_OF_VAULT, StoredSecret, VAULT_NAMES, secret_readers};
-use crate::{Refusal, code};
 
 /// How many secrets a page has by default.
 const PAGE_ITEMS: usize = 100;
@@ -25,7 +19,7 @@ impl StoredResource for Vault {
         self.uri = base.of(&self.id);
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, call: &RemovalContext) -> Result<()> {
         let vault: Self = find_or_refuse(change, id)?;
         check_unread(change, &vault, "deleted")?;
         let secrets = change.referrers(id, SECRETS_OF_VAULT)?;
@@ -121,7 +115,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
 }
 
 /// Refuses what would take a secret away from a policy.
-fn check_unread(change: &Transaction<'_>, vault: &Vault, verb: &str) -> Result<(), Refusal> {
+fn check_unread(change: &Transaction<'_>, vault: &Vault, verb: &str) -> Result<()> {
     check_secrets_unread(change, &secrets_of(change, &vault.id)?, verb)
 }
 
@@ -130,7 +124,7 @@ pub(super) fn check_secrets_unread(
     change: &Transaction<'_>,
     secrets: &[StoredSecret],
     verb: &str,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let mut in_use = None;
     change.for_each(secrets, |secret| {
         let readers = secret_readers(change, &secret.shown.id)?;
@@ -151,7 +145,7 @@ pub(super) fn check_secrets_unread(
     Err(Refusal::new(code::SECRET_IN_USE, message))
 }
 
-fn secrets_of(change: &Transaction<'_>, vault_id: &str) -> Result<Vec<StoredSecret>, Refusal> {
+fn secrets_of(change: &Transaction<'_>, vault_id: &str) -> Result<Vec<StoredSecret>> {
     let ids = change.referrers(vault_id, SECRETS_OF_VAULT)?;
     let mut secrets = Vec::new();
     change.for_each(&ids, |id| {
@@ -161,7 +155,7 @@ fn secrets_of(change: &Transaction<'_>, vault_id: &str) -> Result<Vec<StoredSecr
     Ok(secrets)
 }
 
-fn claim_name(change: &Transaction<'_>, vault: &Vault) -> Result<(), Refusal> {
+fn claim_name(change: &Transaction<'_>, vault: &Vault) -> Result<()> {
     let name = vault.name.as_deref().unwrap_or_default();
     change.release_claims(VAULT_NAMES, &vault.id)?;
     if change.claim_key(VAULT_NAMES, name, &vault.id)? {
@@ -172,7 +166,7 @@ fn claim_name(change: &Transaction<'_>, vault: &Vault) -> Result<(), Refusal> {
 }
 
 /// Policies name vaults and secrets, so that names are short and plain.
-pub(super) fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
+pub(super) fn check_name(field: &str, name: &str) -> Result<()> {
     if is_name(name) {
         return Ok(());
     }

@@ -18,7 +18,7 @@ use ginnel_gateway::login::records::{
     LoginAttemptId, LoginRecords, LoginRecordsError, NewLoginSession, RecordFuture,
 };
 
-use super::store::{Changes, Store, StoreError, Transaction};
+use super::store::{Changes, Store, StoreError, StoreResult, Transaction};
 
 /// Stores the sessions of a gateway from now on, and looks after them. Needs a tokio runtime.
 pub(super) fn start_logins(store: &Arc<Store>, gateway: &Gateway) {
@@ -49,7 +49,7 @@ impl StoredSessions {
 
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> StoreResult<T> + Clone + Send + 'static,
     ) -> Result<T, LoginRecordsError> {
         self.upgrade_store()?.write(work).await.map_err(records_unavailable)
     }

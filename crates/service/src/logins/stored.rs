@@ -11,7 +11,7 @@ use ginnel_api::remote::application_users::{ApplicationUser, IdentityProvider};
 use ginnel_api::{Number, Timestamp};
 use ginnel_base::address::WebUrl;
 use ginnel_gateway::login::records::{LoginActivity, LoginAttemptId, NewLoginSession};
-use ginnel_store::{StoreError, Transaction, View};
+use ginnel_store::{StoreResult, Transaction, View};
 
 /// The role of a user for their sessions.
 pub(crate) const SESSIONS_OF_USER: &str = "application_user";
@@ -35,7 +35,7 @@ pub(super) fn key_at(second: i64, name: &str) -> String {
 }
 
 /// Whether a login has made a session before.
-pub(super) fn has_ended(view: &View<'_>, attempt: &LoginAttemptId) -> Result<bool, StoreError> {
+pub(super) fn has_ended(view: &View<'_>, attempt: &LoginAttemptId) -> StoreResult<bool> {
     let key = key_at(attempt.ends, &attempt.state);
     Ok(view.claimant(ENDED_LOGINS, &key)?.is_some())
 }
@@ -44,7 +44,7 @@ pub(super) fn has_ended(view: &View<'_>, attempt: &LoginAttemptId) -> Result<boo
 pub(super) fn create_session(
     change: &Transaction<'_>,
     new: &NewLoginSession,
-) -> Result<Option<String>, StoreError> {
+) -> StoreResult<Option<String>> {
     if has_ended(change, &new.attempt)? {
         return Ok(None);
     }
@@ -65,12 +65,12 @@ pub(super) fn create_session(
 }
 
 /// Removes a session.
-pub(super) fn remove_session(change: &Transaction<'_>, session_id: &str) -> Result<(), StoreError> {
+pub(super) fn remove_session(change: &Transaction<'_>, session_id: &str) -> StoreResult<()> {
     change.remove_document::<ApplicationSession>(session_id).map(drop)
 }
 
 /// Stores who has logged in; the identifier of the user.
-fn store_user(change: &Transaction<'_>, new: &NewLoginSession) -> Result<String, StoreError> {
+fn store_user(change: &Transaction<'_>, new: &NewLoginSession) -> StoreResult<String> {
     let name = user_name(new);
     let known = match change.claimant(USER_NAMES, &name)? {
         Some(id) => change.find_document::<ApplicationUser>(&id)?,
@@ -159,7 +159,7 @@ fn new_session(
 }
 
 /// The second of the last request of a session that is stored, if the session is.
-pub(super) fn last_active(view: &View<'_>, session_id: &str) -> Result<Option<i64>, StoreError> {
+pub(super) fn last_active(view: &View<'_>, session_id: &str) -> StoreResult<Option<i64>> {
     let Some(session) = view.find_document::<ApplicationSession>(session_id)? else {
         return Ok(None);
     };
@@ -171,7 +171,7 @@ pub(super) fn last_active(view: &View<'_>, session_id: &str) -> Result<Option<i6
 pub(super) fn store_activity(
     change: &Transaction<'_>,
     activity: &LoginActivity,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let at = to_timestamp(activity.last_active);
     let Some(mut session) = change.find_document::<ApplicationSession>(&activity.session_id)?
     else {

@@ -10,7 +10,7 @@ use ginnel_api::remote::application_users::ApplicationUser;
 use ginnel_base::logging::or_debug;
 use ginnel_base::random_fraction;
 use ginnel_gateway::login::Logins;
-use ginnel_store::{Store, StoreError, Transaction};
+use ginnel_store::{Store, StoreResult, Transaction};
 
 use super::stored::{
     self, ENDED_LOGINS, SESSION_ENDS, SESSIONS_OF_USER, USER_ENDS, USER_RETENTION,
@@ -43,7 +43,7 @@ pub(crate) async fn flush_sessions(store: &Arc<Store>, logins: &Arc<Logins>) {
     or_debug!(logins.remove_ended().await, "sessions that have ended here are still stored");
 }
 
-async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(), StoreError> {
+async fn store_activity(store: &Store, logins: &Logins, all: bool) -> StoreResult<()> {
     let (mut last, mut failures) = (Ok(()), 0);
     for batch in logins.due_activity(all).chunks(BATCH) {
         let written = batch.to_vec();
@@ -67,7 +67,7 @@ async fn store_activity(store: &Store, logins: &Logins, all: bool) -> Result<(),
 }
 
 /// Removes old records by the clock of the store, unless the clock has leapt.
-async fn remove_if_old(store: &Store) -> Result<(), StoreError> {
+async fn remove_if_old(store: &Store) -> StoreResult<()> {
     match store.age_time().await? {
         Some(now) => remove_old(store, DateTime::<Utc>::from(now).timestamp()).await,
         None => Ok(()),
@@ -75,7 +75,7 @@ async fn remove_if_old(store: &Store) -> Result<(), StoreError> {
 }
 
 /// Removes sessions, ended logins and users that are over at a second of Unix.
-async fn remove_old(store: &Store, now: i64) -> Result<(), StoreError> {
+async fn remove_old(store: &Store, now: i64) -> StoreResult<()> {
     let due = now - REMOVAL_DELAY;
     let remove_session = |change: &Transaction<'_>, key: &str| {
         let Some(id) = change.claimant(SESSION_ENDS, key)? else { return Ok(()) };
@@ -104,22 +104,17 @@ async fn remove_old(store: &Store, now: i64) -> Result<(), StoreError> {
 }
 
 /// The keys of what was over before a second.
-async fn keys_before(
-    store: &Store,
-    space: &'static str,
-    second: i64,
-) -> Result<Vec<String>, StoreError> {
+async fn keys_before(store: &Store, space: &'static str, second: i64) -> StoreResult<Vec<String>> {
     let end = stored::key_at(second, "");
     store.read(move |view| view.claimed_before(space, &end)).await
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use ginnel_api::remote::application_sessions::ApplicationSession;
     use ginnel_gateway::login::records::{LoginActivity, NewLoginSession};
-    use ginnel_store::count_rounds;
+    use ginnel_store::{StoreError, count_rounds};
 
     const NOW: i64 = 2_000_000_000;
 

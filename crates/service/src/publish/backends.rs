@@ -51,7 +51,7 @@ impl Backends {
     }
 
     /// Publishes all backends, and takes back those that are gone; each document is read once.
-    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> store::StoreResult<()> {
         let mut gone: HashSet<String> = self.known.keys().cloned().collect();
         let mut publish = |this: &mut Self, id: &str, kind| {
             gone.remove(id);
@@ -90,7 +90,7 @@ impl Backends {
         view: &View<'_>,
         kind: &str,
         id: &str,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let kind = match kind {
             prefix::TUNNEL_GROUP => view.find_document(id)?.map(group_kind),
             prefix::FAILOVER => view.find_document(id)?.map(|backend| self.failover_kind(backend)),

@@ -22,7 +22,7 @@ impl PublishedCertificates {
 
     /// Publishes all certificates of names, after those that are gone were taken back: others may have their
     /// names.
-    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> store::StoreResult<()> {
         let (domains, managed) =
             (view.all_documents::<ReservedDomain>()?, view.all_documents::<ManagedName>()?);
         let stored: HashSet<&String> =
@@ -45,11 +45,7 @@ impl PublishedCertificates {
     }
 
     /// Publishes the certificate that was uploaded for a domain, which may be gone.
-    pub(super) fn refresh_domain(
-        &mut self,
-        view: &View<'_>,
-        id: &str,
-    ) -> Result<(), store::StoreError> {
+    pub(super) fn refresh_domain(&mut self, view: &View<'_>, id: &str) -> store::StoreResult<()> {
         let domain = view.find_document(id)?;
         self.publish_domain(view, id, domain)
     }
@@ -59,7 +55,7 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
         domain: Option<ReservedDomain>,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let chosen = domain.and_then(|domain| domain.domain.zip(domain.certificate));
         let chosen = chosen.map(|(name, certificate)| (name, certificate.id));
         let (name, certificate) = self.replace_name(view, id, chosen)?;
@@ -70,11 +66,7 @@ impl PublishedCertificates {
     }
 
     /// Publishes the certificate that was obtained for a name, which may be gone.
-    pub(super) fn refresh_managed(
-        &mut self,
-        view: &View<'_>,
-        id: &str,
-    ) -> Result<(), store::StoreError> {
+    pub(super) fn refresh_managed(&mut self, view: &View<'_>, id: &str) -> store::StoreResult<()> {
         let managed = view.find_document(id)?;
         self.publish_managed(view, id, managed)
     }
@@ -84,7 +76,7 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
         managed: Option<ManagedName>,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let chosen = managed.and_then(|managed| Some((managed.name, managed.certificate_id?)));
         let (name, certificate) = self.replace_name(view, id, chosen)?;
         if let Some(name) = name {
@@ -99,7 +91,7 @@ impl PublishedCertificates {
         view: &View<'_>,
         id: &str,
         chosen: Option<(String, String)>,
-    ) -> Result<(Option<String>, Option<NamedCertificate>), store::StoreError> {
+    ) -> store::StoreResult<(Option<String>, Option<NamedCertificate>)> {
         match chosen {
             Some((name, certificate)) => {
                 self.names.insert(id.to_owned(), name.clone());

@@ -51,7 +51,7 @@ impl CloudEndpoints {
         &mut self,
         view: &View<'_>,
         modules: &mut ModuleCompiler,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let mut gone: HashSet<String> = self.endpoints.keys().cloned().collect();
         let mut stored = Vec::new();
         view.for_each_document(|endpoint: CloudEndpoint| {
@@ -72,7 +72,7 @@ impl CloudEndpoints {
         view: &View<'_>,
         modules: &mut ModuleCompiler,
         id: &str,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let gateway = self.gateway.clone();
         // Whoever makes something public waits for the names, so policies are compiled before.
         let stored = view.find_document::<CloudEndpoint>(id)?;

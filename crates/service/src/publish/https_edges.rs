@@ -54,7 +54,7 @@ impl HttpsEdges {
         view: &View<'_>,
         modules: &mut ModuleCompiler,
         route_id: &str,
-    ) -> Result<Option<String>, store::StoreError> {
+    ) -> store::StoreResult<Option<String>> {
         let Some(route) = view.find_document::<HttpsEdgeRoute>(route_id)? else {
             modules.forget_owner(route_id);
             return Ok(self.edges_of_routes.remove(route_id));
@@ -71,7 +71,7 @@ impl HttpsEdges {
         view: &View<'_>,
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let mut gone_routes: HashSet<String> = self.edges_of_routes.keys().cloned().collect();
         let mut gone_edges: HashSet<String> = self.edges.keys().cloned().collect();
         let mut routes: HashMap<String, Routes> = HashMap::new();
@@ -107,7 +107,7 @@ impl HttpsEdges {
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
         id: &str,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let Some(edge) = view.find_document::<HttpsEdge>(id)? else {
             let gateway = self.gateway.clone();
             self.remove_edge(id, &mut gateway.change_names());
@@ -153,7 +153,7 @@ impl HttpsEdges {
         view: &View<'_>,
         edge: &HttpsEdge,
         routes: Routes,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let known = self.edges.entry(edge.id.clone()).or_default();
         let virtual_host = match known.tls_policy(&self.gateway, view, edge)? {
             Ok(tls_policy) => VirtualHost::new(routes).with_tls_policy(tls_policy),
@@ -196,7 +196,7 @@ impl PublishedEdge {
         gateway: &Gateway,
         view: &View<'_>,
         edge: &HttpsEdge,
-    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::StoreError> {
+    ) -> store::StoreResult<Result<Option<Arc<TlsPolicy>>, String>> {
         let versions = edge.tls_termination.clone().filter(EdgeModule::is_enabled);
         let min_version = versions.and_then(|it| it.min_version);
         let plan = TlsPolicyPlan::new(edge.mutual_tls.clone(), min_version);

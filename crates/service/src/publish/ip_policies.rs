@@ -28,7 +28,7 @@ impl IpPolicyTable {
         &mut self,
         view: &View<'_>,
         rule_id: &str,
-    ) -> Result<Option<String>, store::StoreError> {
+    ) -> store::StoreResult<Option<String>> {
         let Some(rule) = view.find_document::<IpPolicyRule>(rule_id)? else {
             return Ok(self.policies_of_rules.remove(rule_id));
         };
@@ -41,7 +41,7 @@ impl IpPolicyTable {
 
     /// Publishes the rules of all policies, and takes back those of policies that are gone; each document is
     /// read once.
-    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> store::StoreResult<()> {
         let mut gone: HashSet<String> = self.policies_of_rules.drain().map(|(_, it)| it).collect();
         let mut rules: HashMap<String, IpRules> = HashMap::new();
         view.for_each_document(|rule: IpPolicyRule| {
@@ -62,11 +62,7 @@ impl IpPolicyTable {
     }
 
     /// Publishes the rules of a policy.
-    pub(super) fn refresh_policy(
-        &mut self,
-        view: &View<'_>,
-        id: &str,
-    ) -> Result<(), store::StoreError> {
+    pub(super) fn refresh_policy(&mut self, view: &View<'_>, id: &str) -> store::StoreResult<()> {
         let mut rules = IpRules::default();
         // One read for all: with a server, each costs a round trip.
         let stored: Vec<IpPolicyRule> =

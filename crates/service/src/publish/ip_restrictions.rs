@@ -2,10 +2,10 @@
 
 use ginnel_api::remote::ip_restrictions::AccountIpRestriction;
 use ginnel_gateway::{Gateway, Ingress, IngressRestriction};
-use ginnel_store::{StoreError, View};
+use ginnel_store::{StoreResult, View};
 
 /// Publishes all IP restrictions: there are few.
-pub(super) fn publish_restrictions(gateway: &Gateway, view: &View<'_>) -> Result<(), StoreError> {
+pub(super) fn publish_restrictions(gateway: &Gateway, view: &View<'_>) -> StoreResult<()> {
     let mut restrictions: [Vec<IngressRestriction>; 4] = Default::default();
     view.for_each_document(|restriction: AccountIpRestriction| {
         let ingress = restriction.r#type.as_deref().and_then(Ingress::from_name);

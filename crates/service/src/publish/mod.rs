@@ -76,7 +76,7 @@ impl Publisher {
         gateway: Gateway,
         store: &Arc<Store>,
         vault_key: Arc<VaultKey>,
-    ) -> Result<Arc<Self>, store::StoreError> {
+    ) -> store::StoreResult<Arc<Self>> {
         let store = store.clone();
         // Edges open listeners, which needs a runtime.
         let runtime = Handle::current();
@@ -92,7 +92,7 @@ impl Publisher {
         gateway: Gateway,
         store: &Arc<Store>,
         vault_key: Arc<VaultKey>,
-    ) -> Result<Arc<Self>, store::StoreError> {
+    ) -> store::StoreResult<Arc<Self>> {
         let policies = Arc::<PolicyCache>::default();
         let flawed_backends = Arc::<FlawedBackends>::default();
         let tcp_edges = Arc::new(TcpEdges::new(gateway.clone()));
@@ -142,7 +142,7 @@ impl Publisher {
     ///
     /// # Errors
     /// When that takes too long, because the database cannot be read.
-    pub(super) async fn catch_up(&self) -> Result<(), store::StoreError> {
+    pub(super) async fn catch_up(&self) -> store::StoreResult<()> {
         let sent = self.sent.load(Ordering::Acquire);
         let mut published = self.published.clone();
         let live = published.wait_for(|published| *published >= sent);
@@ -286,8 +286,6 @@ impl PublisherThread {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use serde_json::json;
 
     use super::*;
@@ -349,7 +347,7 @@ mod tests {
         TrafficPolicy { enabled: Some(true), inbound: Some(vec![rule]), outbound: None }
     }
 
-    fn put(change: &Transaction<'_>, policy: TrafficPolicy) -> Result<(), store::StoreError> {
+    fn put(change: &Transaction<'_>, policy: TrafficPolicy) -> store::StoreResult<()> {
         let edge = HttpsEdge { id: "edghts_1".into(), ..HttpsEdge::default() };
         let route = HttpsEdgeRoute {
             id: ROUTE.into(),

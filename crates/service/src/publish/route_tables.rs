@@ -82,7 +82,7 @@ impl RouteTables {
     }
 
     /// Publishes everything, and takes back what was published and is gone.
-    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> store::StoreResult<()> {
         self.ip_policies.publish_all(view)?;
         // Before the policies that read them.
         self.secrets.publish_all(view)?;
@@ -100,7 +100,7 @@ impl RouteTables {
         &mut self,
         view: &View<'_>,
         changes: &Changes,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         match changes {
             Changes::Of(ids) => self.refresh_ids(view, ids),
             Changes::All => {
@@ -113,11 +113,7 @@ impl RouteTables {
     }
 
     /// Publishes what has changed, each thing once.
-    fn refresh_ids(
-        &mut self,
-        view: &View<'_>,
-        changed: &[String],
-    ) -> Result<(), store::StoreError> {
+    fn refresh_ids(&mut self, view: &View<'_>, changed: &[String]) -> store::StoreResult<()> {
         let Self {
             gateway,
             backends,
@@ -169,7 +165,7 @@ impl RouteTables {
 }
 
 /// The identifiers of all documents of a kind.
-fn oldest_first<D: Document>(view: &View<'_>) -> Result<Vec<String>, store::StoreError> {
+fn oldest_first<D: Document>(view: &View<'_>) -> store::StoreResult<Vec<String>> {
     let mut ids: Vec<_> =
         view.all_documents::<D>()?.iter().map(|document| document.id().to_owned()).collect();
     ids.reverse();

@@ -32,7 +32,7 @@ impl PublishedSecrets {
     }
 
     /// Publishes all secrets.
-    pub(super) fn publish_all(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+    pub(super) fn publish_all(&mut self, view: &View<'_>) -> store::StoreResult<()> {
         let (mut vaults, mut secrets) = (HashMap::new(), HashMap::new());
         view.for_each_document(|vault: Vault| {
             vaults.insert(vault.id, vault.name.unwrap_or_default());
@@ -49,11 +49,7 @@ impl PublishedSecrets {
     }
 
     /// Reads a secret, which may be gone.
-    pub(super) fn refresh_secret(
-        &mut self,
-        view: &View<'_>,
-        id: &str,
-    ) -> Result<(), store::StoreError> {
+    pub(super) fn refresh_secret(&mut self, view: &View<'_>, id: &str) -> store::StoreResult<()> {
         let stored: Option<StoredSecret> = view.find_document(id)?;
         match stored.and_then(|stored| self.decrypt_secret(&stored)) {
             Some(secret) => self.secrets.insert(id.to_owned(), secret),
@@ -64,11 +60,7 @@ impl PublishedSecrets {
     }
 
     /// Reads the name of a vault, which may be gone.
-    pub(super) fn refresh_vault(
-        &mut self,
-        view: &View<'_>,
-        id: &str,
-    ) -> Result<(), store::StoreError> {
+    pub(super) fn refresh_vault(&mut self, view: &View<'_>, id: &str) -> store::StoreResult<()> {
         match view.find_document::<Vault>(id)? {
             Some(vault) => self.vaults.insert(id.to_owned(), vault.name.unwrap_or_default()),
             None => self.vaults.remove(id),

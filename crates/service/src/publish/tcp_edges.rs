@@ -48,7 +48,7 @@ impl TcpEdges {
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
         id: &str,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let Some(edge) = view.find_document::<TcpEdge>(id)? else {
             self.remove(id);
             modules.forget_owner(id);

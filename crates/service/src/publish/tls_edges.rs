@@ -51,7 +51,7 @@ impl TlsEdges {
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
         id: &str,
-    ) -> Result<(), store::StoreError> {
+    ) -> store::StoreResult<()> {
         let Some(edge) = view.find_document::<TlsEdge>(id)? else {
             self.remove_edge(id);
             modules.forget_owner(id);
@@ -131,7 +131,7 @@ impl PublishedTlsEdge {
         gateway: &Gateway,
         view: &View<'_>,
         edge: &TlsEdge,
-    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::StoreError> {
+    ) -> store::StoreResult<Result<Option<Arc<TlsPolicy>>, String>> {
         let ending = edge.tls_termination.as_ref().filter(|it| ends_at_edge(it));
         let Some(ending) = ending else {
             self.ended = None;

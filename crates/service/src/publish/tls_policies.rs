@@ -40,7 +40,7 @@ impl TlsPolicyPlan {
         &self,
         gateway: &Gateway,
         view: &View<'_>,
-    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::StoreError> {
+    ) -> store::StoreResult<Result<Option<Arc<TlsPolicy>>, String>> {
         if *self == Self::default() {
             return Ok(Ok(None));
         }
@@ -56,7 +56,7 @@ impl TlsPolicyPlan {
         &self,
         gateway: &Gateway,
         view: &View<'_>,
-    ) -> Result<Result<Arc<TlsPolicy>, String>, store::StoreError> {
+    ) -> store::StoreResult<Result<Arc<TlsPolicy>, String>> {
         let usual = TlsTerminationSpec::default();
         self.build_with(view, |params| TlsPolicy::for_bytes(gateway.authority(), &usual, params))
     }
@@ -65,7 +65,7 @@ impl TlsPolicyPlan {
         &self,
         view: &View<'_>,
         made: impl FnOnce(TlsParams) -> Result<Arc<TlsPolicy>, CertificateError>,
-    ) -> Result<Result<Arc<TlsPolicy>, String>, store::StoreError> {
+    ) -> store::StoreResult<Result<Arc<TlsPolicy>, String>> {
         let mut pem = String::new();
         for id in self.authorities.iter().flatten() {
             let authority = view.find_document::<CertificateAuthority>(id)?;

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use ginnel_api::mask;
 use ginnel_base::files;
 use ginnel_net::secret_file::read_secret;
-use ginnel_store::{Store, StoreError, Transaction, View};
+use ginnel_store::{Store, StoreResult, Transaction, View};
 
 use super::cipher::{Cipher, CipherError};
 use super::names::SECRET_NAMES;
 use super::settings::VaultSettings;
-use crate::{Error, Refusal, code};
+use crate::{Error, Refusal, Result, code};
 
 /// The setting of the database with what only its key can read.
 const CHECK: &str = "vault_key_check";
@@ -186,7 +186,7 @@ impl VaultKey {
 
     /// Forgets which key the secrets had, once there are none: a key that is lost then is missed by nobody.
     /// Nodes that share the database go on having theirs.
-    pub fn forget_without_secrets(&self, change: &Transaction<'_>) -> Result<(), StoreError> {
+    pub fn forget_without_secrets(&self, change: &Transaction<'_>) -> StoreResult<()> {
         if self.is_shared {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl VaultKey {
 
     /// What the database has noted of its key. One that nodes do not share and that has no secrets may have it
     /// from a database that nodes shared, of which it is a copy: it says nothing there.
-    fn stored_check(&self, view: &View<'_>) -> Result<Option<String>, StoreError> {
+    fn stored_check(&self, view: &View<'_>) -> StoreResult<Option<String>> {
         let check = view.find_setting(CHECK)?.filter(|check| !check.is_empty());
         match check {
             Some(_) if !self.is_shared && view.count_claims(SECRET_NAMES)? == 0 => Ok(None),
@@ -207,12 +207,7 @@ impl VaultKey {
     }
 
     /// Encrypts a value for a row; the first one makes the key, where there is none and none must be given.
-    pub fn seal(
-        &self,
-        change: &Transaction<'_>,
-        row: &str,
-        value: &str,
-    ) -> Result<String, Refusal> {
+    pub fn seal(&self, change: &Transaction<'_>, row: &str, value: &str) -> Result<String> {
         let refused = |error: KeyError| Refusal::new(code::VAULT_KEY, error.to_string());
         let check = self.stored_check(change)?;
         match check.as_ref().map(|check| self.verify_check(check)) {

@@ -1,9 +1,9 @@
 //! By which names secrets are found, and which policies read them.
 
 use ginnel_policy::secrets::SecretName;
-use ginnel_store::{StoreError, Transaction, View};
+use ginnel_store::{StoreResult, Transaction, View};
 
-use crate::{Refusal, code};
+use crate::{Refusal, Result, code};
 
 /// Where names of vaults are unique.
 pub(crate) const VAULT_NAMES: &str = "vault_name";
@@ -29,7 +29,7 @@ pub(crate) fn link_secrets(
     holder: &str,
     field: &str,
     names: &[SecretName],
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let Some((_, role)) = ROLES.iter().find(|(known, _)| *known == field) else { return Ok(()) };
     let mut ids = Vec::new();
     let mut missing = None;
@@ -47,7 +47,7 @@ pub(crate) fn link_secrets(
 }
 
 /// The edges, routes and cloud endpoints whose policies read a secret.
-pub(crate) fn secret_readers(view: &View<'_>, id: &str) -> Result<Vec<String>, StoreError> {
+pub(crate) fn secret_readers(view: &View<'_>, id: &str) -> StoreResult<Vec<String>> {
     let mut holders = Vec::new();
     for (_, role) in ROLES {
         holders.extend(view.referrers(id, role)?);
@@ -61,7 +61,7 @@ fn find_secret(
     view: &View<'_>,
     field: &str,
     name: &SecretName,
-) -> Result<Result<String, String>, StoreError> {
+) -> StoreResult<Result<String, String>> {
     let Some(vault) = view.claimant(VAULT_NAMES, &name.vault)? else {
         return Ok(Err(format!("{field}: {name}: there is no vault {:?}", name.vault)));
     };

@@ -166,7 +166,6 @@ pub fn random_secret() -> Result<String, getrandom::Error> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

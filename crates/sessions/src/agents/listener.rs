@@ -15,7 +15,7 @@ use ginnel_mux::{MuxSession, Side};
 use ginnel_net::{
     self as net, AcceptedConnection, ConnectionLimit, Listener, ProxyProtocol, Shutdown, tls,
 };
-use ginnel_store::StoreError;
+use ginnel_store::StoreResult;
 
 use crate::Error;
 use crate::agents::reservation::Reservation;
@@ -155,7 +155,7 @@ async fn accept_agent(
 }
 
 /// Gives up addresses that have waited too long; of several nodes, one does that.
-async fn review_reservations(state: &AgentsState, now: Timestamp) -> Result<(), StoreError> {
+async fn review_reservations(state: &AgentsState, now: Timestamp) -> StoreResult<()> {
     if let Some(cluster) = &state.cluster {
         if !cluster.directory.is_first(Instant::now()) {
             return Ok(());

@@ -74,7 +74,6 @@ fn encode_binary(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

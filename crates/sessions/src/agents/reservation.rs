@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use ginnel_api::Timestamp;
 use ginnel_api::id::{has_prefix, prefix};
 use ginnel_gateway::{EndpointSpec, PublicEndpoint};
-use ginnel_store::{Document, Store, StoreError, Transaction, View};
+use ginnel_store::{Document, Store, StoreError, StoreResult, Transaction, View};
 
 use crate::accounts;
 use crate::cluster::{EndpointClaim, HoldResult, RowOwner, all_held, hold_endpoint, holding_nodes};
@@ -71,7 +71,7 @@ impl Reservation {
         id: &str,
         token: &str,
         owner_id: &str,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> StoreResult<Option<Self>> {
         let id = id.to_owned();
         let found = store.read(move |view| view.find_document::<Self>(&id)).await?;
         Ok(found.filter(|kept| kept.owner_id == owner_id && kept.is_for(token)))
@@ -88,11 +88,7 @@ impl Reservation {
     }
 
     /// Writes it down for the agents of a credential.
-    pub async fn store_for_credential(
-        self,
-        store: &Store,
-        credential_id: &str,
-    ) -> Result<(), StoreError> {
+    pub async fn store_for_credential(self, store: &Store, credential_id: &str) -> StoreResult<()> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
             change.put_document(&self)?;
@@ -109,7 +105,7 @@ impl Reservation {
         credential_id: &str,
         claim: EndpointClaim,
         owner: RowOwner,
-    ) -> Result<HoldResult, StoreError> {
+    ) -> StoreResult<HoldResult> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
             let result = hold_endpoint(change, &self.id, &claim, &owner)?;
@@ -127,7 +123,7 @@ impl Reservation {
         store: &Store,
         id: &str,
         credential_id: &str,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let (id, credential_id) = (id.to_owned(), credential_id.to_owned());
         let assign = move |change: &Transaction<'_>| match change.find_document::<Self>(&id)? {
             Some(_) => change.replace_references(&id, ROLE, [credential_id.as_str()]),
@@ -140,7 +136,7 @@ impl Reservation {
     pub fn find_revoked<'a>(
         view: &View<'_>,
         accounts: impl Iterator<Item = &'a str>,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> StoreResult<Vec<String>> {
         let (mut credentials, owners): (Vec<_>, Vec<_>) =
             accounts.map(str::to_owned).partition(|id| has_prefix(id, prefix::CREDENTIAL));
         for owner in owners {
@@ -155,7 +151,7 @@ impl Reservation {
     }
 
     /// Notes that a service begins, to which no agent has come back yet.
-    pub async fn mark_all_idle(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn mark_all_idle(store: &Store, now: Timestamp) -> StoreResult<()> {
         let wait = move |change: &Transaction<'_>| {
             let all = change.all_documents::<Reservation>()?.into_iter();
             for kept in all.filter(|kept| kept.idle.is_none()) {
@@ -168,7 +164,7 @@ impl Reservation {
 
     /// Gives up the addresses that have waited too long, or that are too many. All are read without
     /// holding up those who write.
-    pub async fn remove_expired(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn remove_expired(store: &Store, now: Timestamp) -> StoreResult<()> {
         let read_at = now.clone();
         let over = store
             .read(move |view| {
@@ -188,7 +184,7 @@ impl Reservation {
     }
 
     /// Notes that addresses wait which no node of the cluster holds, as those that were copied from a file.
-    pub async fn mark_unheld_idle(store: &Store) -> Result<(), StoreError> {
+    pub async fn mark_unheld_idle(store: &Store) -> StoreResult<()> {
         let unheld = store.read(|view| {
             let (all, held) = (view.all_documents::<Reservation>()?, all_held(view)?);
             let unheld = all.into_iter().filter(|it| it.idle.is_none() && !held.contains(&it.id));
@@ -207,7 +203,7 @@ impl Reservation {
     }
 
     /// Gives the address up.
-    pub async fn remove_all(store: &Store, ids: Vec<String>) -> Result<(), StoreError> {
+    pub async fn remove_all(store: &Store, ids: Vec<String>) -> StoreResult<()> {
         let drop = move |change: &Transaction<'_>| {
             for id in &ids {
                 change.remove_document::<Self>(id)?;
@@ -244,8 +240,6 @@ fn hash_token(token: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::cluster::{EndpointKey, NodeDocument};
 

@@ -15,7 +15,7 @@ use ginnel_base::logging::or_debug;
 use ginnel_mux::Code;
 use ginnel_mux::protocol::message::StopTunnel;
 use ginnel_mux::protocol::rpc;
-use ginnel_store::{Changes, StorageFault, Store, StoreError};
+use ginnel_store::{Changes, StorageFault, Store, StoreError, StoreResult};
 
 use crate::accounts::{self, AuthenticatedAgent};
 use crate::agents::access::AccessList;
@@ -68,10 +68,7 @@ pub fn follow_lost_binds(state: &AgentsState) {
 ///
 /// # Errors
 /// When nobody knows: what has just been noted is not to stay then.
-pub async fn review_agent(
-    state: &AgentsState,
-    agent: &AuthenticatedAgent,
-) -> Result<(), StoreError> {
+pub async fn review_agent(state: &AgentsState, agent: &AuthenticatedAgent) -> StoreResult<()> {
     let looked_up = agent.clone();
     let access = state.store.read(move |view| accounts::access_list(view, &looked_up)).await?;
     apply_access(&state.registry, &Notifier::from_state(state), agent, access);
@@ -161,7 +158,7 @@ fn review_all(
     store: &Store,
     notifier: &Notifier,
     accounts: &Changes,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let agents = affected_agents(registry, accounts);
     if agents.is_empty() {
         return Ok(());

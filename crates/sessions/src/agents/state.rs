@@ -11,7 +11,7 @@ use ginnel_base::logging::or_debug;
 use ginnel_base::random_fraction;
 use ginnel_gateway::{EndpointSpec, Gateway, PublicEndpoint};
 use ginnel_mux::protocol::message::error_text;
-use ginnel_store::{self as store, StorageFault, Store, StoreError};
+use ginnel_store::{self as store, StorageFault, Store, StoreError, StoreResult};
 
 use super::settings::AgentSettings;
 use crate::accounts;
@@ -172,7 +172,7 @@ impl AgentsState {
         credential_id: &str,
         endpoint: &PublicEndpoint,
         knows: bool,
-    ) -> Result<bool, StoreError> {
+    ) -> StoreResult<bool> {
         let Some(cluster) = &self.cluster else {
             kept.store_for_credential(&self.store, credential_id).await?;
             return Ok(true);
@@ -198,7 +198,7 @@ impl AgentsState {
         kept: Reservation,
         credential_id: &str,
         claim: EndpointClaim,
-    ) -> Result<bool, StoreError> {
+    ) -> StoreResult<bool> {
         for _ in 0..MAX_EPOCHS {
             let (kept, owner) = (kept.clone(), cluster.owner());
             let written =
@@ -219,7 +219,7 @@ impl AgentsState {
         &self,
         spec: &EndpointSpec,
         bind_id: &str,
-    ) -> Result<Option<String>, StoreError> {
+    ) -> StoreResult<Option<String>> {
         let Some((key, url)) = self.known_elsewhere(spec, bind_id) else { return Ok(None) };
         // What is known of other nodes may be old.
         let pool_of_own = spec.pool_owner.as_ref().map(|owner| format!("pool {owner} "));

@@ -1,7 +1,5 @@
 //! A service and agents in one process, whose calls are made one by one.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

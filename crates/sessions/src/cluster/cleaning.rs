@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel_store::{Store, StoreError, Transaction};
+use ginnel_store::{Store, StoreError, StoreResult, Transaction};
 
 use super::announcements::Announcements;
 use super::directory::KnownNode;
@@ -18,7 +18,7 @@ use crate::agents::Reservation;
 pub(super) const RESERVATION: Duration = Duration::from_secs(30);
 
 /// Removes a node that has ended, with all that it has left; nothing if it has begun again.
-pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<(), StoreError> {
+pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> StoreResult<()> {
     let (id, epoch) = (node.id.to_string(), node.record.epoch);
     let has_ended = move |change: &Transaction<'_>| {
         let stored = change.find_document::<NodeDocument>(&id)?;
@@ -66,7 +66,7 @@ pub(super) async fn remove_rows(store: &Arc<Store>, node_id: &str) {
 pub(super) async fn remove_unknown(
     store: &Arc<Store>,
     known: &Arc<Announcements>,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let owner = known.owner();
     let (rows, binds) = rows_and_binds(store, &owner.node_id).await?;
     let (check, has) = (owner.clone(), known.clone());
@@ -91,10 +91,7 @@ pub(super) async fn remove_unknown(
 }
 
 /// The rows and the binds of a node.
-async fn rows_and_binds(
-    store: &Store,
-    node_id: &str,
-) -> Result<(Vec<String>, Vec<String>), StoreError> {
+async fn rows_and_binds(store: &Store, node_id: &str) -> StoreResult<(Vec<String>, Vec<String>)> {
     let id = node_id.to_owned();
     let read = move |view: &ginnel_store::View<'_>| {
         Ok((membership::rows_of(view, &id)?, holds::held_by(view, &id)?))
@@ -107,7 +104,7 @@ pub(super) fn release_bind(
     change: &Transaction<'_>,
     bind_id: &str,
     node_id: &str,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     if !holds::release_hold(change, bind_id, node_id)? {
         return Ok(());
     }

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use ginnel_store::{StoreError, Transaction, View};
+use ginnel_store::{StoreResult, Transaction, View};
 
 use super::membership;
 use super::node::NodeDocument;
@@ -42,7 +42,7 @@ pub fn hold_endpoint<'a>(
     bind_id: &str,
     claim: impl Into<ClaimRef<'a>>,
     owner: &RowOwner,
-) -> Result<HoldResult, StoreError> {
+) -> StoreResult<HoldResult> {
     hold_claim(change, bind_id, claim.into(), owner)
 }
 
@@ -51,7 +51,7 @@ fn hold_claim(
     bind_id: &str,
     claim: ClaimRef<'_>,
     owner: &RowOwner,
-) -> Result<HoldResult, StoreError> {
+) -> StoreResult<HoldResult> {
     let (node_id, key, pool) = (&owner.node_id, claim.key, claim.pool_id());
     if membership::find_serving(change, owner)?.is_none() {
         return Ok(HoldResult::Superseded);
@@ -78,7 +78,7 @@ fn hold_claim(
 }
 
 /// The bind that has an endpoint, or the pool of those that share it, where it is held.
-pub fn claimant_at(view: &View<'_>, key: &EndpointKey) -> Result<Option<String>, StoreError> {
+pub fn claimant_at(view: &View<'_>, key: &EndpointKey) -> StoreResult<Option<String>> {
     match view.claimant(ENDPOINTS, key.as_str())? {
         Some(claimant) if is_held(view, &claimant)? => Ok(Some(claimant)),
         _ => Ok(None),
@@ -86,7 +86,7 @@ pub fn claimant_at(view: &View<'_>, key: &EndpointKey) -> Result<Option<String>,
 }
 
 /// Whether a node holds a bind, or any of the binds of a pool.
-fn is_held(view: &View<'_>, claimant: &str) -> Result<bool, StoreError> {
+fn is_held(view: &View<'_>, claimant: &str) -> StoreResult<bool> {
     if !holding_nodes(view, claimant)?.is_empty() {
         return Ok(true);
     }
@@ -104,18 +104,14 @@ pub(super) fn is_held_by(
     bind_id: &str,
     key: &EndpointKey,
     node_id: &str,
-) -> Result<bool, StoreError> {
+) -> StoreResult<bool> {
     let Some(claimant) = view.claimant(ENDPOINTS, key.as_str())? else { return Ok(false) };
     let has_claim = claimant == bind_id || view.references(bind_id, POOL)?.contains(&claimant);
     Ok(has_claim && view.references(bind_id, HELD)?.iter().any(|node| node == node_id))
 }
 
 /// Notes that a node holds a bind no more; true when none holds it now.
-pub fn release_hold(
-    change: &Transaction<'_>,
-    bind_id: &str,
-    node_id: &str,
-) -> Result<bool, StoreError> {
+pub fn release_hold(change: &Transaction<'_>, bind_id: &str, node_id: &str) -> StoreResult<bool> {
     let nodes = change.references(bind_id, HELD)?;
     let others = nodes.iter().filter(|node| *node != node_id).map(String::as_str);
     if nodes.iter().any(|node| node == node_id) {
@@ -134,7 +130,7 @@ pub fn release_hold(
 }
 
 /// The nodes that hold a bind.
-pub fn holding_nodes(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, StoreError> {
+pub fn holding_nodes(view: &View<'_>, bind_id: &str) -> StoreResult<Vec<String>> {
     let mut nodes = view.references(bind_id, HELD)?;
     let mut failure = None;
     nodes.retain(|node| match view.find_document::<NodeDocument>(node) {
@@ -148,7 +144,7 @@ pub fn holding_nodes(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, Stor
 }
 
 /// The binds that nodes hold.
-pub fn all_held(view: &View<'_>) -> Result<HashSet<String>, StoreError> {
+pub fn all_held(view: &View<'_>) -> StoreResult<HashSet<String>> {
     let mut held = HashSet::new();
     view.for_each_document(|node: NodeDocument| {
         held.extend(held_by(view, &node.id)?);
@@ -158,21 +154,19 @@ pub fn all_held(view: &View<'_>) -> Result<HashSet<String>, StoreError> {
 }
 
 /// The binds that a node holds.
-pub(super) fn held_by(view: &View<'_>, node_id: &str) -> Result<Vec<String>, StoreError> {
+pub(super) fn held_by(view: &View<'_>, node_id: &str) -> StoreResult<Vec<String>> {
     view.referrers(node_id, HELD)
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::cluster::rows::EndpointClaim;
     use ginnel_store::Store;
 
     /// Stores two nodes, and does something.
     async fn changed<T: Send + 'static>(
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> StoreResult<T> + Clone + Send + 'static,
     ) -> T {
         let store = Store::open(None).unwrap();
         let changed = store.write(move |change| {
@@ -195,7 +189,7 @@ mod tests {
         bind_id: &str,
         key: &EndpointKey,
         node_id: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> StoreResult<bool> {
         Ok(hold_endpoint(change, bind_id, key, &owner(node_id))? == HoldResult::Done)
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ginnel_store::{Store, StoreError, Transaction, View};
+use ginnel_store::{Store, StoreResult, Transaction, View};
 
 use super::membership::is_serving;
 use super::{Cluster, RowOwner};
@@ -35,11 +35,7 @@ impl Leases {
 
     /// Gives this node the lease that is stored in a setting, unless another node holds it; true when this
     /// node has it.
-    pub async fn take_lease(
-        &self,
-        store: &Store,
-        setting: &'static str,
-    ) -> Result<bool, StoreError> {
+    pub async fn take_lease(&self, store: &Store, setting: &'static str) -> StoreResult<bool> {
         let Some(own) = self.own_holder() else { return Ok(true) };
         let holder = store.read(move |view| lease_holder(view, setting)).await?;
         if holder.as_ref() == Some(&own) {
@@ -67,7 +63,7 @@ pub fn is_taken(
     change: &Transaction<'_>,
     holder: Option<&RowOwner>,
     own: Option<&RowOwner>,
-) -> Result<bool, StoreError> {
+) -> StoreResult<bool> {
     match holder {
         Some(holder) if Some(holder) != own => is_serving(change, holder),
         _ => Ok(false),
@@ -75,12 +71,12 @@ pub fn is_taken(
 }
 
 /// Whether `own` holds the lease that is stored in a setting; a node that is alone needs none.
-pub fn is_held(view: &View<'_>, setting: &str, own: Option<&RowOwner>) -> Result<bool, StoreError> {
+pub fn is_held(view: &View<'_>, setting: &str, own: Option<&RowOwner>) -> StoreResult<bool> {
     let Some(own) = own else { return Ok(true) };
     Ok(lease_holder(view, setting)?.as_ref() == Some(own))
 }
 
-fn lease_holder(view: &View<'_>, setting: &str) -> Result<Option<RowOwner>, StoreError> {
+fn lease_holder(view: &View<'_>, setting: &str) -> StoreResult<Option<RowOwner>> {
     let stored = view.find_setting(setting)?;
     Ok(stored.map(|stored| serde_json::from_str(&stored)).transpose()?)
 }

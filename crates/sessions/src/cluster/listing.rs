@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::de::DeserializeOwned;
 
-use ginnel_store::{Document, StoreError, View};
+use ginnel_store::{Document, StoreResult, View};
 
 use super::node::NodeDocument;
 use super::rows::{RowOwner, SessionDocument, TunnelDocument};
@@ -36,7 +36,7 @@ pub fn row_page<R: OwnedRow>(
     view: &View<'_>,
     before: Option<&str>,
     limit: usize,
-) -> Result<Vec<R>, StoreError> {
+) -> StoreResult<Vec<R>> {
     let epochs = serving_epochs(view)?;
     let mut found: Vec<R> = Vec::new();
     let mut before = before.map(str::to_owned);
@@ -53,7 +53,7 @@ pub fn row_page<R: OwnedRow>(
 }
 
 /// The row with this identifier, if its epoch is not over.
-pub fn find_row<R: OwnedRow>(view: &View<'_>, id: &str) -> Result<Option<R>, StoreError> {
+pub fn find_row<R: OwnedRow>(view: &View<'_>, id: &str) -> StoreResult<Option<R>> {
     let Some(row) = view.find_document::<R>(id)? else { return Ok(None) };
     let node = view.find_document::<NodeDocument>(&row.owner().node_id)?;
     let is_current =
@@ -62,7 +62,7 @@ pub fn find_row<R: OwnedRow>(view: &View<'_>, id: &str) -> Result<Option<R>, Sto
 }
 
 /// The epochs of the nodes that nobody has said to have ended.
-fn serving_epochs(view: &View<'_>) -> Result<HashMap<String, u64>, StoreError> {
+fn serving_epochs(view: &View<'_>) -> StoreResult<HashMap<String, u64>> {
     let nodes = view.document_page::<NodeDocument>(None, MAX_NODES)?;
     let serving = nodes.into_iter().filter(|node| node.state.is_serving());
     Ok(serving.map(|node| (node.id, node.record.epoch)).collect())

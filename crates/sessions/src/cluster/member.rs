@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use ginnel_api::id::{has_prefix, prefix};
 use ginnel_base::logging::or_debug;
-use ginnel_store::{Changes, Store, StoreError};
+use ginnel_store::{Changes, Store, StoreError, StoreResult};
 
 use super::announcements::{AnnouncementBatch, Announcements};
 use super::cleaning;
@@ -311,7 +311,7 @@ impl Cluster {
     }
 
     /// Reads all nodes and tunnels into the directory.
-    async fn load_directory(&self) -> Result<(), StoreError> {
+    async fn load_directory(&self) -> StoreResult<()> {
         let known = self.directory.known_ids();
         let read = self.store.read(|view| {
             Ok::<_, StoreError>((
@@ -347,7 +347,7 @@ impl Cluster {
         }
     }
 
-    async fn reload_directory(&self, changes: Option<&Changes>) -> Result<(), StoreError> {
+    async fn reload_directory(&self, changes: Option<&Changes>) -> StoreResult<()> {
         match changes {
             None => {
                 self.load_directory().await?;
@@ -368,7 +368,7 @@ impl Cluster {
         }
     }
 
-    async fn refresh_rows(&self, ids: Vec<String>) -> Result<(), StoreError> {
+    async fn refresh_rows(&self, ids: Vec<String>) -> StoreResult<()> {
         let looked_up = ids.clone();
         let read = self.store.read(move |view| {
             let nodes = |id: &String| has_prefix(id, prefix::NODE);

@@ -1,7 +1,7 @@
 //! What happens to the row of a node: each a change of the database that checks what it rests on.
 
 use ginnel_api::id::{has_prefix, prefix};
-use ginnel_store::{StoreError, Transaction};
+use ginnel_store::{StoreResult, Transaction};
 
 use super::holds::{self, HoldResult};
 use super::node::{NodeDocument, NodeRecord, NodeState};
@@ -27,7 +27,7 @@ pub(super) fn add_node(
     change: &Transaction<'_>,
     record: NodeRecord,
     process: String,
-) -> Result<Joined, StoreError> {
+) -> StoreResult<Joined> {
     let node = NodeDocument {
         id: change.new_id(prefix::NODE)?,
         process,
@@ -50,7 +50,7 @@ pub(super) fn record_beat(
     change: &Transaction<'_>,
     owner: &RowOwner,
     said: NodeState,
-) -> Result<bool, StoreError> {
+) -> StoreResult<bool> {
     let Some(mut node) = find_serving(change, owner)? else { return Ok(false) };
     let NodeState { beat, draining, .. } = node.state;
     node.state = NodeState { beat: beat + 1, draining, ..said };
@@ -64,13 +64,13 @@ pub(super) fn record_beat(
 pub(super) fn find_serving(
     change: &Transaction<'_>,
     owner: &RowOwner,
-) -> Result<Option<NodeDocument>, StoreError> {
+) -> StoreResult<Option<NodeDocument>> {
     let node = change.find_document::<NodeDocument>(&owner.node_id)?;
     Ok(node.filter(|node| node.record.epoch == owner.epoch && node.state.is_serving()))
 }
 
 /// Whether a node has this epoch and nobody has said that it has ended.
-pub fn is_serving(change: &Transaction<'_>, owner: &RowOwner) -> Result<bool, StoreError> {
+pub fn is_serving(change: &Transaction<'_>, owner: &RowOwner) -> StoreResult<bool> {
     Ok(find_serving(change, owner)?.is_some())
 }
 
@@ -78,7 +78,7 @@ pub fn is_serving(change: &Transaction<'_>, owner: &RowOwner) -> Result<bool, St
 pub(super) fn rejoin_node(
     change: &Transaction<'_>,
     node: NodeDocument,
-) -> Result<NodeDocument, StoreError> {
+) -> StoreResult<NodeDocument> {
     let stored = change.find_document::<NodeDocument>(&node.id)?;
     let beat = stored.map_or(0, |stored| stored.state.beat) + 1;
     let state = NodeState { beat, draining: node.state.draining, ..NodeState::default() };
@@ -97,7 +97,7 @@ pub(super) fn fence_node(
     change: &Transaction<'_>,
     owner: &RowOwner,
     beat: u64,
-) -> Result<bool, StoreError> {
+) -> StoreResult<bool> {
     let node = find_serving(change, owner)?.filter(|node| node.state.beat == beat);
     let Some(mut node) = node else { return Ok(false) };
     node.state.fenced = true;
@@ -107,7 +107,7 @@ pub(super) fn fence_node(
 }
 
 /// Notes that a node is about to stop; it serves what only it can serve.
-pub(super) fn mark_draining(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+pub(super) fn mark_draining(change: &Transaction<'_>, owner: &RowOwner) -> StoreResult<()> {
     if let Some(mut node) = find_serving(change, owner)? {
         node.state.draining = true;
         change.put_document(&node)?;
@@ -116,7 +116,7 @@ pub(super) fn mark_draining(change: &Transaction<'_>, owner: &RowOwner) -> Resul
 }
 
 /// Notes that a node stops in order: its rows are void from now on.
-pub(super) fn mark_stopped(change: &Transaction<'_>, owner: &RowOwner) -> Result<(), StoreError> {
+pub(super) fn mark_stopped(change: &Transaction<'_>, owner: &RowOwner) -> StoreResult<()> {
     if let Some(mut node) = find_serving(change, owner)? {
         node.state.stopped = true;
         change.put_document(&node)?;
@@ -125,10 +125,7 @@ pub(super) fn mark_stopped(change: &Transaction<'_>, owner: &RowOwner) -> Result
 }
 
 /// Stores the row of a session.
-pub(super) fn put_session(
-    change: &Transaction<'_>,
-    session: &SessionDocument,
-) -> Result<(), StoreError> {
+pub(super) fn put_session(change: &Transaction<'_>, session: &SessionDocument) -> StoreResult<()> {
     change.put_document(session)?;
     change.replace_references(&session.id, ROWS, [session.owner.node_id.as_str()])
 }
@@ -137,7 +134,7 @@ pub(super) fn put_session(
 pub(super) fn put_tunnel(
     change: &Transaction<'_>,
     tunnel: &TunnelDocument,
-) -> Result<HoldResult, StoreError> {
+) -> StoreResult<HoldResult> {
     let TunnelDocument { id, owner, bind_id, endpoint, .. } = tunnel;
     if let Some(EndpointRow { key, pool, .. }) = endpoint
         && !holds::is_held_by(change, bind_id, key, &owner.node_id)?
@@ -154,7 +151,7 @@ pub(super) fn put_tunnel(
 }
 
 /// Removes the row of a session or a tunnel, if it is there.
-pub(super) fn remove_row(change: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+pub(super) fn remove_row(change: &Transaction<'_>, id: &str) -> StoreResult<()> {
     match has_prefix(id, prefix::TUNNEL) {
         true => change.remove_document::<TunnelDocument>(id)?,
         false => change.remove_document::<SessionDocument>(id)?,
@@ -163,20 +160,17 @@ pub(super) fn remove_row(change: &Transaction<'_>, id: &str) -> Result<(), Store
 }
 
 /// The rows of a node, of whichever epoch.
-pub(super) fn rows_of(
-    view: &ginnel_store::View<'_>,
-    node_id: &str,
-) -> Result<Vec<String>, StoreError> {
+pub(super) fn rows_of(view: &ginnel_store::View<'_>, node_id: &str) -> StoreResult<Vec<String>> {
     view.referrers(node_id, ROWS)
 }
 
 /// An epoch that no node has had.
-fn next_epoch(change: &Transaction<'_>) -> Result<u64, StoreError> {
+fn next_epoch(change: &Transaction<'_>) -> StoreResult<u64> {
     next_epoch_after(change, 0)
 }
 
 /// The same for who knows of one that there was.
-fn next_epoch_after(change: &Transaction<'_>, known: u64) -> Result<u64, StoreError> {
+fn next_epoch_after(change: &Transaction<'_>, known: u64) -> StoreResult<u64> {
     let last = change.find_setting(EPOCH)?.and_then(|text| text.parse::<u64>().ok());
     let next = last.unwrap_or_default().max(known) + 1;
     change.store_setting(EPOCH, &next.to_string())?;
@@ -185,8 +179,6 @@ fn next_epoch_after(change: &Transaction<'_>, known: u64) -> Result<u64, StoreEr
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-
     use super::*;
     use ginnel_store::{Store, View};
 
@@ -200,7 +192,7 @@ mod tests {
 
     async fn write<T: Send + 'static>(
         store: &Store,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> StoreResult<T> + Clone + Send + 'static,
     ) -> T {
         store.write(work).await.unwrap()
     }

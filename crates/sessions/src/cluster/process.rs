@@ -74,8 +74,6 @@ fn start_of(id: u32) -> Option<String> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Stores what a node announces.
 
-use ginnel_store::{StoreError, Transaction};
+use ginnel_store::{StoreError, StoreResult, Transaction};
 
 use super::announcements::RowChange;
 use super::holds::{self, HoldResult};
@@ -54,7 +54,7 @@ fn apply_change(
     change: &Transaction<'_>,
     row: &RowChange,
     owner: &RowOwner,
-) -> Result<HoldResult, StoreError> {
+) -> StoreResult<HoldResult> {
     match row {
         RowChange::Session(session) => membership::put_session(change, session)?,
         RowChange::Tunnel(tunnel) => return membership::put_tunnel(change, tunnel),
@@ -76,8 +76,6 @@ fn apply_change(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::cluster::node::NodeDocument;
     use crate::cluster::rows::{EndpointKey, EndpointRow, TunnelDocument};

@@ -303,8 +303,6 @@ impl Labeled for RemoteTunnel {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

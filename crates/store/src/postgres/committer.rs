@@ -28,7 +28,7 @@ use crate::batch_error::BatchError;
 use crate::job::Job;
 use crate::tables::{Row, Value};
 use crate::writer::{Batch, Committer, QueuedJob, WriterShared};
-use crate::{StorageFault, StoreError, Transaction};
+use crate::{StorageFault, StoreError, StoreResult, Transaction};
 
 /// How long a batch may take, with everything that is tried again.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl PostgresCommitter {
         &mut self,
         batch: &mut Batch<'_>,
         shared: &WriterShared,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> StoreResult<Vec<String>> {
         let deadline = Instant::now() + BATCH_TIMEOUT;
         let mut pause = MIN_PAUSE;
         loop {
@@ -247,7 +247,7 @@ impl PostgresCommitter {
         version: i64,
         token: &[u8],
         deadline: Instant,
-    ) -> Result<Option<Vec<String>>, StoreError> {
+    ) -> StoreResult<Option<Vec<String>>> {
         loop {
             self.session = None;
             let looked = self.ensure_session(deadline).and_then(|session| {
@@ -336,7 +336,7 @@ struct LookupFetch {
 }
 
 impl LookupFetch {
-    fn for_lookups(lookups: &HashSet<Lookup>) -> Result<Vec<Self>, StoreError> {
+    fn for_lookups(lookups: &HashSet<Lookup>) -> StoreResult<Vec<Self>> {
         let mut shapes: HashMap<LookupShape, Vec<Lookup>> = HashMap::new();
         for lookup in lookups {
             shapes.entry(lookup.shape).or_default().push(lookup.clone());
@@ -348,7 +348,7 @@ impl LookupFetch {
     }
 
     /// Gives each lookup its rows.
-    fn assign_rows(&self, rows: &Rows) -> Result<FetchedRows, StoreError> {
+    fn assign_rows(&self, rows: &Rows) -> StoreResult<FetchedRows> {
         let rows = rows.iter().map(stored_row).collect::<Result<Vec<_>, _>>()?;
         let of = |lookup: &Lookup| {
             let matches = |row: &&StoredRow| lookup.shape.matches_row(row, &lookup.values);
@@ -379,7 +379,7 @@ impl LookupFetch {
     }
 }
 
-fn stored_row(row: &tokio_postgres::Row) -> Result<StoredRow, StoreError> {
+fn stored_row(row: &tokio_postgres::Row) -> StoreResult<StoredRow> {
     (0..row.len()).filter_map(|column| row.value(column).transpose()).collect()
 }
 
@@ -513,7 +513,7 @@ impl EndOfBatch<'_> {
     }
 }
 
-fn ids_of(text: &str) -> Result<Vec<String>, StoreError> {
+fn ids_of(text: &str) -> StoreResult<Vec<String>> {
     Ok(serde_json::from_str(text)?)
 }
 

@@ -15,7 +15,7 @@ use super::overlay::Overlay;
 use super::server::{Server, ServerSession};
 use super::writes::{JobFailure, JobTables};
 use crate::tables::Row;
-use crate::{StorageFault, StoreError, Transaction};
+use crate::{StorageFault, StoreError, StoreResult, Transaction};
 
 /// What holds while a database is filled. The rows come from elsewhere, which takes its time.
 const SETTINGS: &str =
@@ -50,7 +50,7 @@ pub(crate) fn fill_database<T, E: From<StoreError>>(
     Ok(filled)
 }
 
-fn commit_fill(server: &Server, session: ServerSession) -> Result<(), StoreError> {
+fn commit_fill(server: &Server, session: ServerSession) -> StoreResult<()> {
     let rows = session.query("SELECT pg_current_xact_id()::text", &[])?;
     let row = rows.first().ok_or(StoreError::Inconsistent("a transaction has no identifier"))?;
     let transaction = row.text(0)?.to_owned();

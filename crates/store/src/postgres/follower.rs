@@ -24,9 +24,9 @@ use ginnel_base::logging::{ignore, or_debug};
 use super::error::ServerError;
 use super::server::{Rows, Server, ServerSession};
 use super::tokens::BatchTokens;
-use crate::StoreError;
 use crate::tables::Row;
 use crate::writer::WriterShared;
+use crate::{StoreError, StoreResult};
 
 /// How often it is looked for changes of other nodes.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -119,7 +119,7 @@ impl Follower {
         tokens: Arc<BatchTokens>,
         shared: Arc<WriterShared>,
         state: Arc<FollowerState>,
-    ) -> Result<Self, StoreError> {
+    ) -> StoreResult<Self> {
         let connection =
             FollowerConnection { server, name: tokens.process_name(), state: state.clone() };
         let session = connection.open_session()?;
@@ -259,7 +259,7 @@ struct FollowerConnection {
 }
 
 impl FollowerConnection {
-    fn open_session(&self) -> Result<ServerSession, StoreError> {
+    fn open_session(&self) -> StoreResult<ServerSession> {
         let (name, state) = (self.name.clone(), Arc::downgrade(&self.state));
         let session = self.server.connect_listening(SETTINGS, move |sender| {
             if let Some(state) = state.upgrade().filter(|_| sender != name) {
@@ -327,7 +327,7 @@ impl Following {
     }
 
     /// Tells of what has been changed since the last look.
-    fn look_for_changes(&mut self) -> Result<(), StoreError> {
+    fn look_for_changes(&mut self) -> StoreResult<()> {
         // Taken before the database is read: what is stored by now is there to be found.
         let stored = std::mem::take(&mut *self.connection.state.lock_stored());
         self.unfound.extend(stored);
@@ -358,7 +358,7 @@ impl Following {
     }
 
     /// Tells of the changes of a version.
-    fn record_version(&mut self, row: &tokio_postgres::Row) -> Result<(), StoreError> {
+    fn record_version(&mut self, row: &tokio_postgres::Row) -> StoreResult<()> {
         let seen = SeenVersion::from_row(row)?;
         let changed: Vec<String> = serde_json::from_str(row.text(2)?)?;
         if self.tokens.is_news(&seen.token, &changed) {
@@ -370,7 +370,7 @@ impl Following {
     }
 
     /// Goes on from the newest version, when nobody knows what was changed until then.
-    fn skip_to_newest(&mut self, session: &ServerSession) -> Result<(), StoreError> {
+    fn skip_to_newest(&mut self, session: &ServerSession) -> StoreResult<()> {
         // Before anything is read again, so that no later change is missed.
         let newest = SeenVersion::fetch_newest(session)?;
         tracing::warn!(
@@ -393,7 +393,7 @@ struct SeenVersion {
 
 impl SeenVersion {
     /// The newest; where no version is noted, the present one is, so that there is one to go on from.
-    fn fetch_newest(session: &ServerSession) -> Result<Self, StoreError> {
+    fn fetch_newest(session: &ServerSession) -> StoreResult<Self> {
         session.execute(
             "INSERT INTO changes (version, token, ids) SELECT version, '', '[]' FROM cluster
                 WHERE NOT EXISTS (SELECT 1 FROM changes) ON CONFLICT DO NOTHING",
@@ -403,18 +403,18 @@ impl SeenVersion {
         Self::from_row(rows.first().ok_or(StoreError::Inconsistent("the database has no version"))?)
     }
 
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, StoreError> {
+    fn from_row(row: &tokio_postgres::Row) -> StoreResult<Self> {
         Ok(Self { version: row.integer(0)?, token: row.bytes(1)?.to_owned() })
     }
 
     /// Whether the database has it.
-    fn is_stored(&self, session: &ServerSession) -> Result<bool, StoreError> {
+    fn is_stored(&self, session: &ServerSession) -> StoreResult<bool> {
         let sql = "SELECT version, token FROM changes WHERE version = ?1";
         let rows = session.query(sql, &[&self.version])?;
         rows.first().map_or(Ok(false), |row| self.matches_row(row))
     }
 
-    fn matches_row(&self, row: &tokio_postgres::Row) -> Result<bool, StoreError> {
+    fn matches_row(&self, row: &tokio_postgres::Row) -> StoreResult<bool> {
         Ok(self.version == row.integer(0)? && self.token == row.bytes(1)?)
     }
 }

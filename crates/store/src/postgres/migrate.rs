@@ -9,9 +9,9 @@ use ginnel_api::id::Ids;
 use super::error::ServerError;
 use super::server::ServerSession;
 use super::statements::sql_type;
-use crate::StoreError;
 use crate::schema::{self, Index, MIGRATIONS, SchemaChange, Table};
 use crate::tables::Row;
+use crate::{StoreError, StoreResult};
 
 /// What holds while tables are made; other nodes may be at the same.
 pub(super) const SETTINGS: &str = "SET search_path = ginnel;
@@ -34,7 +34,7 @@ const HOUSEKEEPING: &str = "
     INSERT INTO cluster (schema, version, last_id) VALUES (0, 0, '') ON CONFLICT DO NOTHING";
 
 /// Refuses a database that cannot hold every text: one caller's would be refused in the midst of others'.
-fn check_encoding(session: &ServerSession, address: &str) -> Result<(), StoreError> {
+fn check_encoding(session: &ServerSession, address: &str) -> StoreResult<()> {
     let rows = session.query("SELECT current_setting('server_encoding')", &[])?;
     let encoding = rows.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
     match encoding {
@@ -44,11 +44,7 @@ fn check_encoding(session: &ServerSession, address: &str) -> Result<(), StoreErr
 }
 
 /// Makes the tables that are missing; gives what makes identifiers larger than those stored.
-pub(super) fn prepare_tables(
-    session: &ServerSession,
-    ids: Ids,
-    address: &str,
-) -> Result<Ids, StoreError> {
+pub(super) fn prepare_tables(session: &ServerSession, ids: Ids, address: &str) -> StoreResult<Ids> {
     check_encoding(session, address)?;
     // Nodes that make the same at once hinder each other, and find it then.
     let made = (1..MAX_ATTEMPTS).any(|_| session.execute(HOUSEKEEPING).is_ok());
@@ -64,11 +60,7 @@ pub(super) fn prepare_tables(
 
 /// Makes the tables in a transaction that is open already, and that takes them back if it ends without
 /// success; gives what makes identifiers larger than those stored.
-pub(super) fn prepare_within(
-    session: &ServerSession,
-    ids: Ids,
-    address: &str,
-) -> Result<Ids, StoreError> {
+pub(super) fn prepare_within(session: &ServerSession, ids: Ids, address: &str) -> StoreResult<Ids> {
     check_encoding(session, address)?;
     session.execute(HOUSEKEEPING)?;
     ids.continue_after(&migrate_schema(session, address)?);
@@ -76,7 +68,7 @@ pub(super) fn prepare_within(
 }
 
 /// Gives the last identifier.
-fn migrate_schema(session: &ServerSession, address: &str) -> Result<String, StoreError> {
+fn migrate_schema(session: &ServerSession, address: &str) -> StoreResult<String> {
     let rows = session.query("SELECT schema, last_id FROM cluster FOR UPDATE", &[])?;
     let row = rows.first().ok_or(StoreError::Inconsistent("the database has no version"))?;
     let (found, last_id) = (row.integer(0)?, row.text(1)?.to_owned());

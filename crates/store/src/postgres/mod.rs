@@ -38,7 +38,7 @@ use ginnel_api::id::Ids;
 use super::job::ReadJob;
 use super::tables::Row;
 use super::writer::Writer;
-use super::{StoreError, View};
+use super::{StoreError, StoreResult, View};
 use committer::PostgresCommitter;
 use follower::{Follower, FollowerState};
 use pool::{MAX_READERS, ReaderPool};
@@ -61,7 +61,7 @@ pub(super) struct PostgresReaders {
 pub(super) fn open_database(
     options: PostgresOptions,
     origin: Origin,
-) -> Result<(PostgresReaders, Writer), StoreError> {
+) -> StoreResult<(PostgresReaders, Writer)> {
     let address = options.to_string();
     let server = Server::new(options)?;
     let session = server.connect(migrate::SETTINGS);
@@ -81,7 +81,7 @@ pub(super) fn open_database(
 ///
 /// # Errors
 /// When the server cannot be reached, or refuses.
-pub fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> {
+pub fn has_tables(options: &PostgresOptions) -> StoreResult<bool> {
     let session = Server::new(options.clone())?.connect("");
     let session =
         session.map_err(|error| StoreError::from(error).with_address(&options.to_string()))?;
@@ -91,15 +91,12 @@ pub fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> {
 
 impl PostgresReaders {
     /// Reads from one state of the database; the thread waits for the server.
-    pub(super) fn read_blocking(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
+    pub(super) fn read_blocking(&self, work: &mut dyn FnMut(&View<'_>)) -> StoreResult<()> {
         self.pool.read(work)
     }
 
     /// As [`PostgresReaders::read_blocking`], on another thread; the job comes back with what it read.
-    pub(super) async fn read(
-        &self,
-        mut job: Box<dyn ReadJob>,
-    ) -> Result<Box<dyn ReadJob>, StoreError> {
+    pub(super) async fn read(&self, mut job: Box<dyn ReadJob>) -> StoreResult<Box<dyn ReadJob>> {
         let Ok(permit) = timeout(pool::WAIT_TIMEOUT, self.permits.clone().acquire_owned()).await
         else {
             return Err(pool::pool_exhausted_error());

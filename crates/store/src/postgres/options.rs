@@ -353,8 +353,6 @@ impl SettingItem for PostgresOptions {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn parse(address: &str) -> Result<PostgresOptions, PostgresAddressError> {

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::tables::storable_text;
-use crate::StoreError;
 use crate::schema::Table;
 use crate::select::Select;
 use crate::tables::{Keep, Param, Row, Value};
+use crate::{StoreError, StoreResult};
 
 /// The values of a row, in the order of the columns of its table.
 pub(super) type StoredRow = Vec<Value>;
@@ -216,7 +216,7 @@ impl Overlay {
         &mut self,
         select: &'static Select,
         values: &[Param<'_>],
-    ) -> Result<Vec<&StoredRow>, StoreError> {
+    ) -> StoreResult<Vec<&StoredRow>> {
         let lookup = Lookup::from_select(select, values);
         let stored = self.fetched.get(&lookup);
         if stored.is_none() && !self.is_new(&lookup.values) {
@@ -290,7 +290,7 @@ pub(super) fn pass_rows(
     select: &'static Select,
     rows: &[&StoredRow],
     keep: Keep<'_>,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let positions: Vec<_> =
         select.columns.iter().filter_map(|name| select.table.column_position(name)).collect();
     rows.iter().try_for_each(|row| keep(&Projection { row, positions: &positions }))
@@ -311,28 +311,28 @@ impl Projection<'_> {
 const OTHER_TYPE: StoreError = StoreError::Inconsistent("a column has another type");
 
 impl Row for Projection<'_> {
-    fn text(&self, column: usize) -> Result<&str, StoreError> {
+    fn text(&self, column: usize) -> StoreResult<&str> {
         match self.get(column) {
             Some(Value::Text(text)) => Ok(text),
             _ => Err(OTHER_TYPE),
         }
     }
 
-    fn bytes(&self, column: usize) -> Result<&[u8], StoreError> {
+    fn bytes(&self, column: usize) -> StoreResult<&[u8]> {
         match self.get(column) {
             Some(Value::Bytes(bytes)) => Ok(bytes),
             _ => Err(OTHER_TYPE),
         }
     }
 
-    fn integer(&self, column: usize) -> Result<i64, StoreError> {
+    fn integer(&self, column: usize) -> StoreResult<i64> {
         match self.get(column) {
             Some(Value::Integer(number)) => Ok(*number),
             _ => Err(OTHER_TYPE),
         }
     }
 
-    fn value(&self, column: usize) -> Result<Option<Value>, StoreError> {
+    fn value(&self, column: usize) -> StoreResult<Option<Value>> {
         Ok(self.get(column).cloned())
     }
 }
@@ -344,8 +344,6 @@ fn key_of(table: &Table, row: &[Value]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::cell::RefCell;
 
     use super::super::writes::JobTables;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::server::{Server, ServerSession};
 use super::tables::PostgresReader;
-use crate::{StorageFault, StoreError, View};
+use crate::{StorageFault, StoreError, StoreResult, View};
 
 /// How many there are at most.
 pub(super) const MAX_READERS: usize = 8;
@@ -43,14 +43,14 @@ impl ReaderPool {
     }
 
     /// Reads from one state of the database.
-    pub(super) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
+    pub(super) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> StoreResult<()> {
         let reader = PostgresReader::new(self)?;
         work(&View::from_tables(&reader));
         Ok(())
     }
 
     /// Takes a connection, which is given back with [`ReaderPool::return_session`].
-    pub(super) fn take_session(&self) -> Result<ServerSession, StoreError> {
+    pub(super) fn take_session(&self) -> StoreResult<ServerSession> {
         let is_full = |state: &mut ReaderPoolState| {
             !state.closed && state.idle.is_empty() && state.count >= MAX_READERS
         };
@@ -74,7 +74,7 @@ impl ReaderPool {
     }
 
     /// Makes a connection in place of one that was taken and is gone.
-    pub(super) fn connect(&self) -> Result<ServerSession, StoreError> {
+    pub(super) fn connect(&self) -> StoreResult<ServerSession> {
         Ok(self.server.connect(SETTINGS)?)
     }
 

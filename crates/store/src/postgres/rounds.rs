@@ -8,11 +8,11 @@ use ginnel_api::id::Ids;
 use super::committer::MAX_ROUNDS;
 use super::overlay::{JobEnd, Overlay};
 use super::writes::JobTables;
-use crate::{StoreError, Transaction};
+use crate::{StoreResult, Transaction};
 
 /// How many rounds a change takes that finds nothing stored; none where it ends over the connection, one
 /// statement after the other, while no other node can write.
-pub fn count_rounds<T>(work: impl Fn(&Transaction<'_>) -> Result<T, StoreError>) -> Option<usize> {
+pub fn count_rounds<T>(work: impl Fn(&Transaction<'_>) -> StoreResult<T>) -> Option<usize> {
     let (overlay, ids) = (RefCell::new(Overlay::default()), Ids::default());
     for round in 0..MAX_ROUNDS {
         overlay.borrow_mut().begin_job();

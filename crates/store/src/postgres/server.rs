@@ -24,7 +24,7 @@ use ginnel_net::{DialRole, PrivateSocket, Shutdown, ShutdownPhase, is_loopback_o
 use super::error::ServerError;
 use super::options::{PostgresOptions, TlsMode};
 use super::tls::PostgresTls;
-use crate::StoreError;
+use crate::{StoreError, StoreResult};
 
 /// How long a response may take: longer than the server takes for a statement at most, so that the server
 /// says why.
@@ -63,7 +63,7 @@ fn private_sockets(_: &Config) -> Vec<PrivateSocket> {
 impl Server {
     /// # Errors
     /// When the certificates to trust cannot be read, or the system gives no thread.
-    pub(super) fn new(options: PostgresOptions) -> Result<Self, StoreError> {
+    pub(super) fn new(options: PostgresOptions) -> StoreResult<Self> {
         let tls = match options.tls {
             TlsMode::Disable => None,
             TlsMode::VerifyFull => Some(PostgresTls::new(&options)?),

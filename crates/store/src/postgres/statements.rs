@@ -5,9 +5,9 @@ use tokio_postgres::types::ToSql;
 use super::overlay::{Layer, Lookup, LookupShape, TableRows};
 use super::server::ServerCall;
 use super::tables::storable_text;
-use crate::StoreError;
 use crate::schema::{ColumnType, Table};
 use crate::tables::Value;
+use crate::{StoreError, StoreResult};
 
 /// The values of one column, of as many rows as there are.
 pub(super) enum Column {
@@ -31,7 +31,7 @@ impl Column {
         }
     }
 
-    fn push(&mut self, value: &Value) -> Result<(), StoreError> {
+    fn push(&mut self, value: &Value) -> StoreResult<()> {
         match (self, value) {
             (Self::Text(texts), Value::Text(text)) => texts.push(storable_text(text).into_owned()),
             (Self::Bytes(all), Value::Bytes(bytes)) => all.push(bytes.clone()),
@@ -61,7 +61,7 @@ fn collect_columns<'v>(
     table: &Table,
     names: &[&str],
     rows: impl IntoIterator<Item = &'v Vec<Value>>,
-) -> Result<Vec<Column>, StoreError> {
+) -> StoreResult<Vec<Column>> {
     let kind_of = |name: &&str| {
         let column = table.columns.iter().find(|(known, _)| known == name);
         column.map_or(ColumnType::Text, |(_, kind)| *kind)
@@ -99,7 +99,7 @@ fn join_condition(by: &[&str]) -> String {
 }
 
 /// Stores what a layer says: what is removed first, for rows may be in the place of those.
-pub(super) fn store_statements(layer: &Layer) -> Result<Vec<ArrayCall>, StoreError> {
+pub(super) fn store_statements(layer: &Layer) -> StoreResult<Vec<ArrayCall>> {
     let removed = layer.removed.iter().map(|(shape, all)| delete_statement(shape, all));
     let rows =
         layer.rows.values().filter(|of_table| !of_table.rows.is_empty()).map(upsert_statement);
@@ -109,7 +109,7 @@ pub(super) fn store_statements(layer: &Layer) -> Result<Vec<ArrayCall>, StoreErr
 fn delete_statement<'v>(
     shape: &LookupShape,
     all: impl IntoIterator<Item = &'v Vec<Value>>,
-) -> Result<ArrayCall, StoreError> {
+) -> StoreResult<ArrayCall> {
     let LookupShape { table, by, .. } = shape;
     let name = table.name;
     if by.is_empty() {
@@ -120,7 +120,7 @@ fn delete_statement<'v>(
     Ok(ArrayCall { sql, columns: collect_columns(table, by, all)? })
 }
 
-fn upsert_statement(TableRows { table, rows }: &TableRows) -> Result<ArrayCall, StoreError> {
+fn upsert_statement(TableRows { table, rows }: &TableRows) -> StoreResult<ArrayCall> {
     let names: Vec<_> = table.column_names().collect();
     let others = names.iter().filter(|name| !table.key.contains(name));
     let updates: Vec<_> = others.map(|name| format!("{name} = excluded.{name}")).collect();
@@ -137,10 +137,7 @@ fn upsert_statement(TableRows { table, rows }: &TableRows) -> Result<ArrayCall, 
 }
 
 /// Fetches all that is looked up in the same way; a range is a statement of its own.
-pub(super) fn fetch_statement(
-    shape: &LookupShape,
-    lookups: &[Lookup],
-) -> Result<ArrayCall, StoreError> {
+pub(super) fn fetch_statement(shape: &LookupShape, lookups: &[Lookup]) -> StoreResult<ArrayCall> {
     let LookupShape { table, by, range } = shape;
     let selected: Vec<_> = table.column_names().map(|name| format!("t.{name}")).collect();
     let (selected, name) = (selected.join(", "), table.name);

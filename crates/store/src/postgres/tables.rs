@@ -8,9 +8,9 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use super::error::ServerError;
 use super::pool::ReaderPool;
 use super::server::{Rows, ServerCall, ServerSession};
-use crate::StoreError;
 use crate::select::Select;
 use crate::tables::{Keep, Param, ReadTables, Row, Value};
+use crate::{StoreError, StoreResult};
 
 /// A transaction that only reads sees one state from its first statement on.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -23,12 +23,12 @@ pub(super) struct PostgresReader<'pool> {
 }
 
 impl<'pool> PostgresReader<'pool> {
-    pub(super) fn new(pool: &'pool ReaderPool) -> Result<Self, StoreError> {
+    pub(super) fn new(pool: &'pool ReaderPool) -> StoreResult<Self> {
         let session = RefCell::new(Some(pool.take_session()?));
         Ok(Self { pool, session, has_begun: Cell::new(false) })
     }
 
-    fn fetch_rows(&self, sql: &str, values: &[Param<'_>]) -> Result<Rows, StoreError> {
+    fn fetch_rows(&self, sql: &str, values: &[Param<'_>]) -> StoreResult<Rows> {
         let mut session = self.session.borrow_mut();
         let current = session.take().ok_or(StoreError::Closed)?;
         match run_query(&current, !self.has_begun.get(), sql, values) {
@@ -84,22 +84,17 @@ impl ReadTables for PostgresReader<'_> {
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.query_rows(select.sql(), values, keep)
     }
 
-    fn query_rows(
-        &self,
-        sql: &str,
-        values: &[Param<'_>],
-        keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    fn query_rows(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> StoreResult<()> {
         pass_rows(&self.fetch_rows(sql, values)?, keep)
     }
 }
 
 /// Hands over the rows of a response.
-pub(super) fn pass_rows(rows: &Rows, keep: Keep<'_>) -> Result<(), StoreError> {
+pub(super) fn pass_rows(rows: &Rows, keep: Keep<'_>) -> StoreResult<()> {
     rows.iter().try_for_each(|row| keep(row))
 }
 
@@ -132,19 +127,19 @@ impl ToSql for Param<'_> {
 }
 
 impl Row for tokio_postgres::Row {
-    fn text(&self, column: usize) -> Result<&str, StoreError> {
+    fn text(&self, column: usize) -> StoreResult<&str> {
         self.try_get(column).map_err(column_type_error)
     }
 
-    fn bytes(&self, column: usize) -> Result<&[u8], StoreError> {
+    fn bytes(&self, column: usize) -> StoreResult<&[u8]> {
         self.try_get(column).map_err(column_type_error)
     }
 
-    fn integer(&self, column: usize) -> Result<i64, StoreError> {
+    fn integer(&self, column: usize) -> StoreResult<i64> {
         self.try_get(column).map_err(column_type_error)
     }
 
-    fn value(&self, column: usize) -> Result<Option<Value>, StoreError> {
+    fn value(&self, column: usize) -> StoreResult<Option<Value>> {
         let kind = self.columns().get(column).map(|column| column.type_().clone());
         let value = match kind {
             Some(Type::BYTEA) => {

@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 use ginnel_net::tls;
 
 use super::options::PostgresOptions;
-use crate::StoreError;
+use crate::{StoreError, StoreResult};
 
 /// Makes connections with TLS whose server is checked against its host name.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(super) struct PostgresTls(Arc<rustls::ClientConfig>);
 impl PostgresTls {
     /// # Errors
     /// When the certificates to trust cannot be read.
-    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+    pub(super) fn new(options: &PostgresOptions) -> StoreResult<Self> {
         let roots = match &options.authority {
             Some(path) => {
                 let failed = |source| StoreError::File { path: path.clone(), source };

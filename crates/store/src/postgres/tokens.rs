@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::StoreError;
+use crate::StoreResult;
 
 /// How many bytes all tokens of a process begin with.
 const PREFIX_BYTES: usize = 8;
@@ -25,7 +25,7 @@ enum UnresolvedBatch {
 }
 
 impl BatchTokens {
-    pub(super) fn new() -> Result<Self, StoreError> {
+    pub(super) fn new() -> StoreResult<Self> {
         let mut prefix = [0; PREFIX_BYTES];
         getrandom::fill(&mut prefix)?;
         Ok(Self { prefix, unresolved: Mutex::default() })
@@ -37,7 +37,7 @@ impl BatchTokens {
     }
 
     /// A new one.
-    pub(super) fn next(&self) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn next(&self) -> StoreResult<Vec<u8>> {
         let mut token = vec![0; TOKEN_BYTES];
         getrandom::fill(&mut token)?;
         token[..PREFIX_BYTES].copy_from_slice(&self.prefix);
@@ -89,8 +89,6 @@ impl BatchTokens {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

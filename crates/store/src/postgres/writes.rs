@@ -9,10 +9,10 @@ use super::overlay::{self, Layer, Overlay};
 use super::server::{Rows, ServerCall, ServerSession};
 use super::statements::{self, ArrayCall};
 use super::tables::pass_rows;
-use crate::StoreError;
 use crate::schema::Table;
 use crate::select::Select;
 use crate::tables::{Keep, Param, ReadTables, WriteTables};
+use crate::{StoreError, StoreResult};
 
 /// The tables that a job reads and changes.
 pub(super) struct JobTables<'a> {
@@ -71,7 +71,7 @@ impl<'a> JobTables<'a> {
         sql: &str,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         match self.fetch_rows(session, sql, values) {
             Ok(rows) => pass_rows(&rows, keep),
             Err(failure) => Err(self.record_failure(failure)),
@@ -105,7 +105,7 @@ impl ReadTables for JobTables<'_> {
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         if let Some(session) = self.session {
             return self.query_over(session, select.sql(), values, keep);
         }
@@ -113,12 +113,7 @@ impl ReadTables for JobTables<'_> {
         overlay::pass_rows(select, &overlay.select_rows(select, values)?, keep)
     }
 
-    fn query_rows(
-        &self,
-        sql: &str,
-        values: &[Param<'_>],
-        keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    fn query_rows(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> StoreResult<()> {
         if let Some(session) = self.session {
             return self.query_over(session, sql, values, keep);
         }
@@ -132,7 +127,7 @@ impl ReadTables for JobTables<'_> {
 }
 
 impl WriteTables for JobTables<'_> {
-    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
+    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> StoreResult<()> {
         self.overlay.borrow_mut().put_row(table, row);
         Ok(())
     }
@@ -142,12 +137,12 @@ impl WriteTables for JobTables<'_> {
         table: &'static Table,
         by: &'static [&'static str],
         values: &[Param<'_>],
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.overlay.borrow_mut().delete_rows(table, by, values);
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush(&self) -> StoreResult<()> {
         let Some(session) = self.session else { return Ok(()) };
         let layer = self.overlay.borrow_mut().take_current();
         store_layer(session, &layer).map_err(|failure| self.record_failure(failure))

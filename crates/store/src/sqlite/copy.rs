@@ -10,7 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, ffi};
 
 use super::state;
-use crate::{StoreError, schema};
+use crate::{StoreError, StoreResult, schema};
 
 /// How many pages are copied at once.
 const PAGES_AT_ONCE: i32 = 1024;
@@ -40,7 +40,7 @@ pub struct BackupReport {
 }
 
 /// Copies to a file; gives what it must hold.
-pub(super) fn copy_database(source: &Connection, to: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn copy_database(source: &Connection, to: &Path) -> StoreResult<BackupReport> {
     // One state from the first page to the last count, whatever others write meanwhile.
     let moment = source.unchecked_transaction()?;
     let expected = count_rows(&moment, to)?;
@@ -59,7 +59,7 @@ fn is_of_target(error: &rusqlite::Error) -> bool {
     code.is_some_and(|code| matches!(code, ffi::SQLITE_FULL | ffi::SQLITE_IOERR_WRITE))
 }
 
-fn copy_pages(source: &Connection, to: &Path) -> Result<(), StoreError> {
+fn copy_pages(source: &Connection, to: &Path) -> StoreResult<()> {
     let mut target = Connection::open(to)?;
     // The file is put on disk as a whole, before it gets its name.
     target.pragma_update(None, "synchronous", "OFF")?;
@@ -82,7 +82,7 @@ fn copy_pages(source: &Connection, to: &Path) -> Result<(), StoreError> {
 }
 
 /// Opens a database that nobody uses and checks all of it.
-pub(super) fn verify_database(path: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn verify_database(path: &Path) -> StoreResult<BackupReport> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     let report = check_integrity(&connection, path)?;
@@ -91,16 +91,13 @@ pub(super) fn verify_database(path: &Path) -> Result<BackupReport, StoreError> {
 }
 
 /// Counts what a database that nobody uses holds.
-pub(super) fn count_file_rows(path: &Path) -> Result<BackupReport, StoreError> {
+pub(super) fn count_file_rows(path: &Path) -> StoreResult<BackupReport> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     count_rows(&Connection::open_with_flags(path, flags)?, path)
 }
 
 /// Checks and counts all that a connection can read.
-pub(super) fn check_integrity(
-    connection: &Connection,
-    path: &Path,
-) -> Result<BackupReport, StoreError> {
+pub(super) fn check_integrity(connection: &Connection, path: &Path) -> StoreResult<BackupReport> {
     let verdict: String =
         connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
     match verdict.as_str() {
@@ -112,7 +109,7 @@ pub(super) fn check_integrity(
     }
 }
 
-fn count_rows(connection: &Connection, path: &Path) -> Result<BackupReport, StoreError> {
+fn count_rows(connection: &Connection, path: &Path) -> StoreResult<BackupReport> {
     let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i64>(0));
     let schema = number("PRAGMA user_version")?;
     let bytes = number("PRAGMA page_count")?.saturating_mul(number("PRAGMA page_size")?);
@@ -120,7 +117,7 @@ fn count_rows(connection: &Connection, path: &Path) -> Result<BackupReport, Stor
         let rows = number(&format!("SELECT count(*) FROM {}", table.name))?;
         Ok((table.name, u64::try_from(rows).unwrap_or(0)))
     });
-    let rows = tables.collect::<Result<_, StoreError>>()?;
+    let rows = tables.collect::<StoreResult<_>>()?;
     let bytes = u64::try_from(bytes).unwrap_or(0);
     Ok(BackupReport { path: path.to_owned(), bytes, schema, rows })
 }

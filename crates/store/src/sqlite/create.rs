@@ -19,7 +19,7 @@ use super::migrate::migrate_schema;
 use super::open::configure_connection;
 use super::place::{remove_companions, remove_if_present, translate_error};
 use super::tables::SqliteTables;
-use crate::{StoreError, Transaction};
+use crate::{StoreError, StoreResult, Transaction};
 
 /// What follows the name of a database that is being made.
 const UNFINISHED: &str = "-unfinished";
@@ -48,7 +48,7 @@ pub(super) fn create_database<T, E: From<StoreError>>(
 }
 
 /// Removes what a process left that was killed while it made the database.
-pub(super) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_unfinished(path: &Path) -> StoreResult<()> {
     let unfinished = files::with_suffix(path, UNFINISHED);
     remove_companions(&unfinished)?;
     remove_if_present(&unfinished)
@@ -71,7 +71,7 @@ fn write_database<T, E: From<StoreError>>(
     Ok(filled)
 }
 
-fn prepare_database(database: &Database) -> Result<(), StoreError> {
+fn prepare_database(database: &Database) -> StoreResult<()> {
     configure_connection(database)?;
     // The file is put on disk as a whole, before it gets its name.
     database.pragma_update(None, "synchronous", "OFF")?;
@@ -80,7 +80,7 @@ fn prepare_database(database: &Database) -> Result<(), StoreError> {
 }
 
 /// Gives the database its name.
-fn publish_database(lock: &FileLock, unfinished: &Path, path: &Path) -> Result<(), StoreError> {
+fn publish_database(lock: &FileLock, unfinished: &Path, path: &Path) -> StoreResult<()> {
     let failed = |source| StoreError::File { path: path.to_owned(), source };
     lock.sync().map_err(failed)?;
     // SQLite would take them for parts of the new database.

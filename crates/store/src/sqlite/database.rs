@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::StoreError;
+use crate::StoreResult;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
@@ -36,7 +36,7 @@ impl Deref for Database {
 }
 
 impl Database {
-    pub(super) fn new(mut connection: Connection) -> Result<Self, StoreError> {
+    pub(super) fn new(mut connection: Connection) -> StoreResult<Self> {
         let (opened, deadline) = (Instant::now(), Arc::new(AtomicU64::new(u64::MAX)));
         let watched = deadline.clone();
         let expired = move || to_millis(opened.elapsed()) > watched.load(Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Database {
         &mut self,
         timeout: Duration,
         closing: Arc<AtomicBool>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let mut began = Instant::now();
         let wait = move |tries| {
             if tries == 0 {
@@ -77,7 +77,7 @@ impl Database {
     }
 
     /// How many frames the log has, as SQLite knows without a look at the log.
-    pub(super) fn log_frames(&self) -> Result<u64, StoreError> {
+    pub(super) fn log_frames(&self) -> StoreResult<u64> {
         let frames: i64 =
             self.connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), |row| row.get(1))?;
         // Negative where there is no log.
@@ -85,7 +85,7 @@ impl Database {
     }
 
     /// Closes the connection; the last one of a file moves the log into it.
-    pub(super) fn close(self) -> Result<(), StoreError> {
+    pub(super) fn close(self) -> StoreResult<()> {
         self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         self.connection.close().map_err(|(_, error)| error.into())
     }

@@ -14,7 +14,7 @@ use ginnel_base::logging::or_debug;
 use super::copy::{self, BackupReport};
 use super::lock::NameLock;
 use super::{open, place, state};
-use crate::StoreError;
+use crate::StoreResult;
 use crate::age_reading::{SETTING, StoredReading};
 
 /// What was seen of a database.
@@ -40,7 +40,7 @@ pub struct DatabaseReport {
 ///
 /// # Errors
 /// When it is no whole database of a service.
-pub fn examine_database(path: &Path) -> Result<DatabaseReport, StoreError> {
+pub fn examine_database(path: &Path) -> StoreResult<DatabaseReport> {
     let path = &place::resolve_links(path);
     state::check_log(path)?;
     let source = open::open_existing_source(path)?;
@@ -82,7 +82,7 @@ fn static_backends(source: &Connection) -> Vec<StaticBackend> {
 const POLICY_OWNERS: [&str; 4] =
     [prefix::ENDPOINT, prefix::HTTPS_ROUTE, prefix::TCP_EDGE, prefix::TLS_EDGE];
 
-fn policy_owners(source: &Connection) -> Result<Vec<(String, Value)>, StoreError> {
+fn policy_owners(source: &Connection) -> StoreResult<Vec<(String, Value)>> {
     let sql = "SELECT kind, body FROM resources WHERE kind IN (?1, ?2, ?3, ?4) ORDER BY kind, id";
     let mut query = source.prepare(sql)?;
     let rows = query.query_map(POLICY_OWNERS, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;

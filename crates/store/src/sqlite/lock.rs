@@ -18,7 +18,7 @@ use ginnel_base::files;
 use ginnel_base::logging::or_debug;
 
 use super::place::{self, FileId};
-use crate::StoreError;
+use crate::{StoreError, StoreResult};
 
 /// The files that are locked, by process: a child that was forked off has only a copy of this.
 static LOCKED: Mutex<Vec<(u32, FileId)>> = Mutex::new(Vec::new());
@@ -34,7 +34,7 @@ pub(crate) struct FileLock {
 
 impl NameLock {
     /// Locks `<path>-lock`; the file stays, for removing it would race.
-    pub(crate) fn take(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn take(path: &Path) -> StoreResult<Self> {
         let name = files::with_suffix(path, "-lock");
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
         let file = opened.map_err(|source| match source.kind() {
@@ -50,7 +50,7 @@ impl NameLock {
     }
 
     /// Locks the name if it was ever locked.
-    pub(crate) fn take_existing(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn take_existing(path: &Path) -> StoreResult<Option<Self>> {
         let name = files::with_suffix(path, "-lock");
         match File::open(&name) {
             Ok(file) => try_lock_exclusive(&file, path).map(|()| Some(Self(file))),
@@ -94,7 +94,7 @@ impl FileLock {
     }
 
     /// Opens and locks the file of a database.
-    pub(crate) fn take(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn take(path: &Path) -> StoreResult<Self> {
         let failed = |source| StoreError::File { path: path.to_owned(), source };
         let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked by name first: closing a second descriptor would cost the first its record locks.
@@ -114,7 +114,7 @@ impl FileLock {
     }
 
     /// Locks a file that was just made, and that nobody else knows.
-    pub(crate) fn of_new(file: File, path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn of_new(file: File, path: &Path) -> StoreResult<Self> {
         let metadata = file.metadata();
         let id = metadata.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
         let id = FileId::from_metadata(&id);
@@ -160,17 +160,17 @@ fn is_locked(_: &[(u32, FileId)], _: FileId) -> bool {
 }
 
 #[cfg(unix)]
-fn lock_file(file: &File, path: &Path) -> Result<(), StoreError> {
+fn lock_file(file: &File, path: &Path) -> StoreResult<()> {
     try_lock_exclusive(file, path)
 }
 
 /// Locks are mandatory here: SQLite could not read a file that is locked as a whole.
 #[cfg(not(unix))]
-fn lock_file(_: &File, _: &Path) -> Result<(), StoreError> {
+fn lock_file(_: &File, _: &Path) -> StoreResult<()> {
     Ok(())
 }
 
-fn try_lock_exclusive(file: &File, path: &Path) -> Result<(), StoreError> {
+fn try_lock_exclusive(file: &File, path: &Path) -> StoreResult<()> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => StoreError::Locked(path.to_owned()),
         TryLockError::Error(source) => StoreError::File { path: path.to_owned(), source },

@@ -9,14 +9,14 @@ use ginnel_base::files;
 
 use super::copy::Overwrite;
 use super::target;
-use crate::StoreError;
 use crate::schema::{self, ColumnType, Index, MIGRATIONS, Migration, SchemaChange, Table};
+use crate::{StoreError, StoreResult};
 
 /// Marks a file as ours: "ginl".
 pub(super) const APPLICATION_ID: i64 = 0x6769_6e6c;
 
 /// Brings a database of some schema, 0 for an empty one, to the newest.
-pub(super) fn migrate_schema(connection: &Connection, schema: i64) -> Result<(), StoreError> {
+pub(super) fn migrate_schema(connection: &Connection, schema: i64) -> StoreResult<()> {
     apply_migrations(connection, schema, MIGRATIONS)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn needs_migration(schema: i64) -> bool {
 }
 
 /// Refuses what is not ours or too new; gives the schema.
-pub(crate) fn check_owner(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+pub(crate) fn check_owner(connection: &Connection, path: &Path) -> StoreResult<i64> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let found = number("user_version")?;
     let application = number("application_id")?;
@@ -44,7 +44,7 @@ pub(crate) fn check_owner(connection: &Connection, path: &Path) -> Result<i64, S
 ///
 /// # Errors
 /// When there is no verified copy; the database must not be changed then.
-pub(super) fn back_up(source: &Connection, path: &Path, schema: i64) -> Result<(), StoreError> {
+pub(super) fn back_up(source: &Connection, path: &Path, schema: i64) -> StoreResult<()> {
     // One that was made in this second is of a start that was killed before it changed anything.
     let copy = backup_path(path, schema);
     let written = target::write_copy(source, &copy, Overwrite::Yes);
@@ -69,7 +69,7 @@ fn apply_migrations(
     connection: &Connection,
     schema: i64,
     migrations: &[Migration],
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let newest = migrations.last().map_or(0, |migration| migration.number);
     if schema == newest {
         return Ok(());
@@ -111,8 +111,6 @@ fn sql_type(kind: ColumnType) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::SchemaChange::CreateTable;
     use super::*;
     use crate::schema::ColumnType::Text;

@@ -34,14 +34,14 @@ pub(super) use readers::Readers;
 pub(super) use start::start_engine;
 pub(super) use state::STATE;
 
-use super::StoreError;
+use super::StoreResult;
 
 /// Finds what keeps a file from being opened, as far as that can be known without changing anything.
 ///
 /// # Errors
 /// When it cannot be used, with the reason; that a service uses it is no such reason. Whether its log is there
 /// is for whoever has locked it to say: a service may be using it under another name.
-pub fn check_file(path: &Path) -> Result<(), StoreError> {
+pub fn check_file(path: &Path) -> StoreResult<()> {
     let path = place::resolve_links(path);
     place::check_place(&path)?;
     open::check_unlocked_start(&path)
@@ -51,7 +51,7 @@ pub fn check_file(path: &Path) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// As [`super::Store::back_up`], or when the file is no database of a service, or lacks its log.
-pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
+pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> StoreResult<BackupReport> {
     let path = &place::resolve_links(path);
     place::check_other(path, to)?;
     state::check_log(path)?;

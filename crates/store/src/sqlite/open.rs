@@ -16,7 +16,7 @@ use super::lock::{FileLock, NameLock};
 use super::migrate;
 use super::place::{self, DatabaseFile, FileId};
 use super::{create, state};
-use crate::{StorageFault, StoreError, Transaction, schema};
+use crate::{StorageFault, StoreError, StoreResult, Transaction, schema};
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -69,7 +69,7 @@ pub(crate) struct Locks {
 }
 
 /// A database in memory, ready for use.
-pub(crate) fn open_memory(origin: Origin) -> Result<OpenDatabase, StoreError> {
+pub(crate) fn open_memory(origin: Origin) -> StoreResult<OpenDatabase> {
     let database = Database::new(Connection::open_in_memory()?)?;
     configure_connection(&database)?;
     migrate::migrate_schema(&database, 0)?;
@@ -125,7 +125,7 @@ pub(crate) fn create_file<T, E: From<StoreError>>(
 }
 
 /// Opens a file that must be there.
-pub(crate) fn open_existing(path: &Path) -> Result<OpenDatabase, StoreError> {
+pub(crate) fn open_existing(path: &Path) -> StoreResult<OpenDatabase> {
     let path = &place::resolve_links(path);
     place::check_place(path)?;
     if place::is_new(path) {
@@ -135,7 +135,7 @@ pub(crate) fn open_existing(path: &Path) -> Result<OpenDatabase, StoreError> {
 }
 
 /// The connection for writing.
-fn open_writer(path: &Path, schema: i64) -> Result<(Database, DatabaseFile), StoreError> {
+fn open_writer(path: &Path, schema: i64) -> StoreResult<(Database, DatabaseFile)> {
     let opened = || {
         let database = Database::new(Connection::open(path)?)?;
         prepare_connection(&database, schema)?;
@@ -146,7 +146,7 @@ fn open_writer(path: &Path, schema: i64) -> Result<(Database, DatabaseFile), Sto
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
-fn load_ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> {
+fn load_ids(connection: &Connection, origin: Origin) -> StoreResult<Ids> {
     let ids = Ids::from_origin(origin);
     // The last of each kind; no other row is looked at.
     let mut query = connection.prepare(
@@ -167,7 +167,7 @@ fn load_ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> 
 }
 
 /// A connection for reading from a file that [`file()`] has opened.
-pub(crate) fn open_reader(path: &Path) -> Result<Database, StoreError> {
+pub(crate) fn open_reader(path: &Path) -> StoreResult<Database> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -179,7 +179,7 @@ pub(crate) fn open_reader(path: &Path) -> Result<Database, StoreError> {
 ///
 /// Only SQLite opens the file: closing any other descriptor would cost a service in this process its
 /// locks.
-pub(crate) fn open_existing_source(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_existing_source(path: &Path) -> StoreResult<Connection> {
     let path = &place::resolve_links(path);
     if place::is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
@@ -193,7 +193,7 @@ pub(crate) fn open_existing_source(path: &Path) -> Result<Connection, StoreError
 }
 
 /// A connection for copying all of a file; nothing that it does has a time limit.
-pub(crate) fn open_source(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_source(path: &Path) -> StoreResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -204,7 +204,7 @@ pub(crate) fn open_source(path: &Path) -> Result<Connection, StoreError> {
 
 /// Refuses a file whose log is beside another of its names, in the same folder: without the log it
 /// would lack the last changes, and with it later it would lose the next ones.
-fn check_other_names(path: &Path) -> Result<(), StoreError> {
+fn check_other_names(path: &Path) -> StoreResult<()> {
     let failed = |source| StoreError::File { path: path.to_owned(), source };
     let file = path.metadata().map_err(failed)?;
     if !place::has_other_names(&file) {
@@ -223,7 +223,7 @@ fn check_other_names(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Looks into the file through a connection that cannot write; gives its schema, 0 for a new one.
-fn check_content(path: &Path, file: &mut FileLock) -> Result<i64, StoreError> {
+fn check_content(path: &Path, file: &mut FileLock) -> StoreResult<i64> {
     check_start(path, file)?;
     let checked = open_reader(path).and_then(|database| inspect_content(&database, path));
     let checked = match checked {
@@ -240,7 +240,7 @@ fn check_content(path: &Path, file: &mut FileLock) -> Result<i64, StoreError> {
 }
 
 /// Refuses a file that does not begin like a database, before anything locks it. An empty file is a new database.
-pub(super) fn check_unlocked_start(path: &Path) -> Result<(), StoreError> {
+pub(super) fn check_unlocked_start(path: &Path) -> StoreResult<()> {
     if place::is_new(path) {
         return Ok(());
     }
@@ -252,13 +252,13 @@ pub(super) fn check_unlocked_start(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Refuses a file that does not begin like a database.
-fn check_start(path: &Path, file: &mut FileLock) -> Result<(), StoreError> {
+fn check_start(path: &Path, file: &mut FileLock) -> StoreResult<()> {
     let start = file.read_start(HEADER_BYTES);
     let start = start.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
     check_header(path, &start)
 }
 
-fn check_header(path: &Path, start: &[u8]) -> Result<(), StoreError> {
+fn check_header(path: &Path, start: &[u8]) -> StoreResult<()> {
     if !start.starts_with(MAGIC) {
         return Err(StoreError::NotADatabase(path.to_owned()));
     }
@@ -268,7 +268,7 @@ fn check_header(path: &Path, start: &[u8]) -> Result<(), StoreError> {
     Err(StoreError::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() })
 }
 
-fn inspect_content(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+fn inspect_content(connection: &Connection, path: &Path) -> StoreResult<i64> {
     connection.busy_timeout(Duration::ZERO)?;
     let found = migrate::check_owner(connection, path)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
@@ -282,7 +282,7 @@ fn inspect_content(connection: &Connection, path: &Path) -> Result<i64, StoreErr
 }
 
 /// Makes a connection ready for writing; it waits for other programs from then on.
-fn prepare_connection(connection: &Connection, schema: i64) -> Result<(), StoreError> {
+fn prepare_connection(connection: &Connection, schema: i64) -> StoreResult<()> {
     connection.busy_timeout(Duration::ZERO)?;
     configure_connection(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -304,7 +304,7 @@ fn prepare_connection(connection: &Connection, schema: i64) -> Result<(), StoreE
     Ok(())
 }
 
-pub(crate) fn configure_connection(connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn configure_connection(connection: &Connection) -> StoreResult<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())

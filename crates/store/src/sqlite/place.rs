@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 
 use ginnel_base::files;
 
-use crate::StoreError;
+use crate::{StoreError, StoreResult};
 
 /// Which file it is, whatever its name: device and inode. Always the same where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) struct DatabaseFile {
 
 impl DatabaseFile {
     /// The place of a database that is open, with its log of so many frames.
-    pub(super) fn from_path(path: &Path, log_frames: u64) -> Result<Self, StoreError> {
+    pub(super) fn from_path(path: &Path, log_frames: u64) -> StoreResult<Self> {
         let log_path = files::with_suffix(path, "-wal");
         let (file, log) = (read_metadata(path, path)?, read_metadata(&log_path, path)?);
         let log_file = File::open(&log_path)
@@ -88,7 +88,7 @@ impl DatabaseFile {
 
     /// Finds out whether what is written now can be found by the name of the database; gives the
     /// size of its log.
-    pub(super) fn check_identity(&self) -> Result<u64, StoreError> {
+    pub(super) fn check_identity(&self) -> StoreResult<u64> {
         let file = read_metadata(&self.path, &self.path)?;
         if FileId::from_metadata(&file) != self.file {
             return Err(self.detached_error("another file has taken the place of the database"));
@@ -108,7 +108,7 @@ impl DatabaseFile {
 
     /// Finds out whether the log holds the frames that SQLite has written to it: it can be cut short
     /// or overwritten in place. Called by the thread that writes alone.
-    pub(super) fn check_log(&self, frames: u64) -> Result<(), StoreError> {
+    pub(super) fn check_log(&self, frames: u64) -> StoreResult<()> {
         let last = self.log_frames.load(Ordering::Relaxed);
         // A log that was moved into the file begins anew, with fewer frames or none.
         if frames > 0 && !self.has_frames([last.clamp(1, frames), frames])? {
@@ -122,7 +122,7 @@ impl DatabaseFile {
     }
 
     /// Whether the log has a header, and these frames belong to it.
-    fn has_frames(&self, frames: [u64; 2]) -> Result<bool, StoreError> {
+    fn has_frames(&self, frames: [u64; 2]) -> StoreResult<bool> {
         let Some(header) = self.read_log::<{ LOG_HEADER_BYTES as usize }>(0)? else {
             return Ok(false);
         };
@@ -143,7 +143,7 @@ impl DatabaseFile {
     }
 
     /// Reads from the log; none where it ends before.
-    fn read_log<const BYTES: usize>(&self, start: u64) -> Result<Option<[u8; BYTES]>, StoreError> {
+    fn read_log<const BYTES: usize>(&self, start: u64) -> StoreResult<Option<[u8; BYTES]>> {
         let (mut file, mut bytes) = (&self.log_file, [0; BYTES]);
         let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
         match read {
@@ -161,7 +161,7 @@ impl DatabaseFile {
     }
 }
 
-fn read_metadata(path: &Path, database: &Path) -> Result<Metadata, StoreError> {
+fn read_metadata(path: &Path, database: &Path) -> StoreResult<Metadata> {
     path.metadata().map_err(|source| match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::Detached {
             path: path.to_owned(),
@@ -191,7 +191,7 @@ pub fn resolve_links(path: &Path) -> PathBuf {
 }
 
 /// Refuses a copy to what is copied, by whatever name.
-pub fn check_other(path: &Path, to: &Path) -> Result<(), StoreError> {
+pub fn check_other(path: &Path, to: &Path) -> StoreResult<()> {
     let (path, to) = (&resolve_links(path), resolve_links(to));
     let id = |path: &Path| path.metadata().map(|file| FileId::from_metadata(&file)).ok();
     if *path == to || cfg!(unix) && id(path).is_some_and(|path| id(&to) == Some(path)) {
@@ -228,7 +228,7 @@ pub(super) fn inherit_owner(_: &File, _: &Path) -> std::io::Result<()> {
 }
 
 /// Removes the files that SQLite keeps beside a database.
-pub(super) fn remove_companions(path: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_companions(path: &Path) -> StoreResult<()> {
     COMPANIONS.iter().try_for_each(|suffix| remove_if_present(&files::with_suffix(path, suffix)))
 }
 
@@ -240,7 +240,7 @@ pub(super) fn has_changes_beside(path: &Path) -> bool {
 }
 
 /// Removes a file that need not be there.
-pub(super) fn remove_if_present(path: &Path) -> Result<(), StoreError> {
+pub(super) fn remove_if_present(path: &Path) -> StoreResult<()> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {
             Err(StoreError::File { path: path.to_owned(), source })
@@ -261,7 +261,7 @@ pub(super) fn is_special(path: &Path) -> bool {
 }
 
 /// Refuses what can be seen from outside the file.
-pub(crate) fn check_place(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_place(path: &Path) -> StoreResult<()> {
     if is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
     }

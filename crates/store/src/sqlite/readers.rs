@@ -7,7 +7,7 @@ use super::database::{Database, SharedDatabase};
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
 use super::{BackupReport, Overwrite, open, place, tables, target};
-use crate::{StoreError, View};
+use crate::{StoreError, StoreResult, View};
 
 /// How many connections are kept open while nobody reads.
 const KEPT: usize = 8;
@@ -39,7 +39,7 @@ struct Idle {
 
 impl Readers {
     /// Opens the first connection, so that there is one to read with whatever becomes of the file.
-    pub(crate) fn from_file(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
+    pub(crate) fn from_file(place: Arc<DatabaseFile>) -> StoreResult<Self> {
         let pool = Pool { place, idle: Mutex::default(), returned: Condvar::new() };
         pool.return_connection(pool.open_connection()?);
         Ok(Self::File(Box::new(pool)))
@@ -49,7 +49,7 @@ impl Readers {
         Self::Shared(connection)
     }
 
-    pub(crate) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
+    pub(crate) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> StoreResult<()> {
         match self {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,11 +66,7 @@ impl Readers {
     }
 
     /// Copies the database to a file.
-    pub(crate) fn back_up(
-        &self,
-        to: &Path,
-        overwrite: Overwrite,
-    ) -> Result<BackupReport, StoreError> {
+    pub(crate) fn back_up(&self, to: &Path, overwrite: Overwrite) -> StoreResult<BackupReport> {
         match self {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +94,7 @@ impl Readers {
 }
 
 impl Pool {
-    fn take_connection(&self) -> Result<Database, StoreError> {
+    fn take_connection(&self) -> StoreResult<Database> {
         let mut idle = self.lock_idle();
         if idle.closed {
             return Err(StoreError::Closed);
@@ -117,7 +113,7 @@ impl Pool {
     }
 
     /// Opens a connection, which is to the same file and log as the others.
-    fn open_connection(&self) -> Result<Database, StoreError> {
+    fn open_connection(&self) -> StoreResult<Database> {
         self.place.check_identity()?;
         let database = open::open_reader(self.place.path())?;
         // Opens the log as well.

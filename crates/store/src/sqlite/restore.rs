@@ -5,7 +5,7 @@ use std::path::Path;
 use super::copy::{self, Overwrite};
 use super::target::{CopyTarget, RestoreReport};
 use super::{open, place, state};
-use crate::StoreError;
+use crate::StoreResult;
 
 /// Makes a database of a copy, which is checked before, and again in its new place.
 ///
@@ -19,7 +19,7 @@ pub fn restore_database(
     from: &Path,
     path: &Path,
     overwrite: Overwrite,
-) -> Result<RestoreReport, StoreError> {
+) -> StoreResult<RestoreReport> {
     let from = &place::resolve_links(from);
     place::check_other(from, path)?;
     place::check_place(&place::resolve_links(path))?;

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use super::open::{Connections, Locks, OpenDatabase};
 use super::readers::Readers;
 use super::writer::{SqliteCommitter, WriterConnection};
-use crate::StoreError;
+use crate::StoreResult;
 use crate::writer::Writer;
 
 /// Gives what reads and what writes, and what is to be held as long as these are in use.
-pub(crate) fn start_engine(
-    opened: OpenDatabase,
-) -> Result<(Readers, Writer, Option<Locks>), StoreError> {
+pub(crate) fn start_engine(opened: OpenDatabase) -> StoreResult<(Readers, Writer, Option<Locks>)> {
     let OpenDatabase { connections, ids, locks } = opened;
     let (readers, connection) = match connections {
         Connections::File(file) => {

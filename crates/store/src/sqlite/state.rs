@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use ginnel_base::files;
 
-use crate::StoreError;
+use crate::{StoreError, StoreResult};
 
 /// The setting that says it.
 pub(crate) const STATE: &str = "state";
@@ -22,7 +22,7 @@ const CLOSED: &str = "closed";
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
 
 /// Has the file say that it is open; its log is on disk by then.
-pub(super) fn set_open(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn set_open(connection: &Connection) -> StoreResult<()> {
     connection.execute(
         "INSERT INTO meta (name, value) VALUES (?1, ?2)
          ON CONFLICT DO UPDATE SET value = excluded.value",
@@ -34,13 +34,13 @@ pub(super) fn set_open(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Says that the database is closed, if it has ever said that it is open.
-pub(super) fn set_closed(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn set_closed(connection: &Connection) -> StoreResult<()> {
     connection.execute("UPDATE meta SET value = ?2 WHERE name = ?1", (STATE, CLOSED))?;
     Ok(())
 }
 
 /// Refuses a file that was not closed and has no log beside it: what is missing is unknown.
-pub(super) fn check_log(path: &Path) -> Result<(), StoreError> {
+pub(super) fn check_log(path: &Path) -> StoreResult<()> {
     if log_path(path).exists() || !is_marked_open(path) {
         return Ok(());
     }

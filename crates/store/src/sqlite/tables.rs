@@ -12,7 +12,7 @@ use crate::batch_error::BatchError;
 use crate::schema::Table;
 use crate::select::Select;
 use crate::tables::{Keep, Param, ReadTables, Row, Value, WriteTables};
-use crate::{StoreError, View};
+use crate::{StoreError, StoreResult, View};
 
 /// How much a result may hold before it is compared with the size of the database.
 const UNCHECKED_RESULT_BYTES: u64 = 1 << 20;
@@ -27,10 +27,7 @@ pub(super) struct SqliteTables<'connection> {
 }
 
 /// Reads from one state of the database.
-pub(super) fn run_read(
-    database: &Database,
-    work: &mut dyn FnMut(&View<'_>),
-) -> Result<(), StoreError> {
+pub(super) fn run_read(database: &Database, work: &mut dyn FnMut(&View<'_>)) -> StoreResult<()> {
     execute_statement(database, "BEGIN")?;
     let _end = EndOfRead(database);
     work(&View::from_tables(&SqliteTables::from_database(database)));
@@ -57,7 +54,7 @@ impl<'connection> SqliteTables<'connection> {
         self.failure.into_inner()
     }
 
-    fn execute_sql(&self, sql: &str, values: &[Param<'_>]) -> Result<(), StoreError> {
+    fn execute_sql(&self, sql: &str, values: &[Param<'_>]) -> StoreResult<()> {
         self.database.start_timeout();
         let run =
             |mut it: rusqlite::CachedStatement<'_>| it.execute(rusqlite::params_from_iter(values));
@@ -73,7 +70,7 @@ impl<'connection> SqliteTables<'connection> {
     }
 
     /// How many bytes the database has.
-    fn database_size(&self) -> Result<u64, StoreError> {
+    fn database_size(&self) -> StoreResult<u64> {
         let number = |sql: &str| -> Result<i64, rusqlite::Error> {
             self.database.start_timeout();
             self.database.prepare_cached(sql)?.query_row((), |row| row.get(0))
@@ -89,16 +86,11 @@ impl ReadTables for SqliteTables<'_> {
         select: &'static Select,
         values: &[Param<'_>],
         keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.query_rows(select.sql(), values, keep)
     }
 
-    fn query_rows(
-        &self,
-        sql: &str,
-        values: &[Param<'_>],
-        keep: Keep<'_>,
-    ) -> Result<(), StoreError> {
+    fn query_rows(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> StoreResult<()> {
         let mut size = ResultSize::for_tables(self);
         self.database.start_timeout();
         let mut query = self.database.prepare_cached(sql)?;
@@ -113,7 +105,7 @@ impl ReadTables for SqliteTables<'_> {
 }
 
 impl WriteTables for SqliteTables<'_> {
-    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError> {
+    fn put_row(&self, table: &'static Table, row: &[Param<'_>]) -> StoreResult<()> {
         self.execute_sql(&put_sql(table), row)
     }
 
@@ -122,7 +114,7 @@ impl WriteTables for SqliteTables<'_> {
         table: &'static Table,
         by: &'static [&'static str],
         values: &[Param<'_>],
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let conditions: Vec<_> = by.iter().map(|name| format!(" AND {name} = ?")).collect();
         self.execute_sql(
             &format!("DELETE FROM {} WHERE TRUE{}", table.name, conditions.concat()),
@@ -156,19 +148,19 @@ impl ToSql for Param<'_> {
 }
 
 impl Row for rusqlite::Row<'_> {
-    fn text(&self, column: usize) -> Result<&str, StoreError> {
+    fn text(&self, column: usize) -> StoreResult<&str> {
         Ok(self.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
     }
 
-    fn bytes(&self, column: usize) -> Result<&[u8], StoreError> {
+    fn bytes(&self, column: usize) -> StoreResult<&[u8]> {
         Ok(self.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)
     }
 
-    fn integer(&self, column: usize) -> Result<i64, StoreError> {
+    fn integer(&self, column: usize) -> StoreResult<i64> {
         Ok(self.get(column)?)
     }
 
-    fn value(&self, column: usize) -> Result<Option<Value>, StoreError> {
+    fn value(&self, column: usize) -> StoreResult<Option<Value>> {
         Ok(match self.get_ref(column)? {
             ValueRef::Null => None,
             ValueRef::Integer(number) => Some(Value::Integer(number)),
@@ -192,7 +184,7 @@ impl<'tables> ResultSize<'tables> {
         Self { tables, bytes: 0, limit: UNCHECKED_RESULT_BYTES }
     }
 
-    fn add_row(&mut self, row: &rusqlite::Row<'_>, columns: usize) -> Result<(), StoreError> {
+    fn add_row(&mut self, row: &rusqlite::Row<'_>, columns: usize) -> StoreResult<()> {
         self.bytes += MIN_ROW_BYTES;
         for column in 0..columns {
             self.bytes += bytes_of(row.get_ref(column)?);
@@ -218,8 +210,6 @@ fn bytes_of(value: ValueRef<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use rusqlite::Connection;
 
     use super::*;
@@ -229,7 +219,7 @@ mod tests {
     const ENDLESS: &str = "WITH RECURSIVE endless (text) AS (
         SELECT 'once more' UNION ALL SELECT text FROM endless) SELECT text FROM endless";
 
-    fn texts(database: &Database, sql: &str) -> Result<Vec<String>, StoreError> {
+    fn texts(database: &Database, sql: &str) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();
         SqliteTables::from_database(database).query_rows(sql, &[], &mut |row| {
             found.push(row.text(0)?.to_owned());

@@ -18,7 +18,7 @@ use super::copy::{self, BackupReport, Overwrite};
 use super::lock::{FileLock, NameLock};
 use super::place::{self, FileId};
 use super::{migrate, state};
-use crate::StoreError;
+use crate::{StoreError, StoreResult};
 
 /// How long the lock of another copy is waited for, and how often it is tried.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl CopyTarget {
     ///
     /// # Errors
     /// When a service or another copy uses the name, or a file has it and may not be replaced.
-    pub fn for_file(to: &Path, overwrite: Overwrite) -> Result<Self, StoreError> {
+    pub fn for_file(to: &Path, overwrite: Overwrite) -> StoreResult<Self> {
         if overwrite == Overwrite::No && to.symlink_metadata().is_ok() {
             return Err(StoreError::Exists(to.to_owned()));
         }
@@ -76,7 +76,7 @@ impl CopyTarget {
     }
 
     /// The place of a database, which a service is to open.
-    pub(super) fn for_database(path: &Path, overwrite: Overwrite) -> Result<Self, StoreError> {
+    pub(super) fn for_database(path: &Path, overwrite: Overwrite) -> StoreResult<Self> {
         let path = place::resolve_links(path);
         place::check_place(&path)?;
         let name = NameLock::take(&path)?;
@@ -86,11 +86,7 @@ impl CopyTarget {
         Self::lock_path(path, Some(name), Former::Kept)
     }
 
-    fn lock_path(
-        path: PathBuf,
-        name: Option<NameLock>,
-        former: Former,
-    ) -> Result<Self, StoreError> {
+    fn lock_path(path: PathBuf, name: Option<NameLock>, former: Former) -> StoreResult<Self> {
         let former_lock = path.exists().then(|| FileLock::take(&path)).transpose()?;
         let partial = PartialFile::create_or_wait(&path)?;
         Ok(Self { path, partial, former, former_lock, _name: name })
@@ -102,7 +98,7 @@ impl CopyTarget {
     }
 
     /// Copies what `source` can read now, and puts it in place.
-    pub(super) fn fill_from(self, source: &Connection) -> Result<RestoreReport, StoreError> {
+    pub(super) fn fill_from(self, source: &Connection) -> StoreResult<RestoreReport> {
         let expected = copy::copy_database(source, &self.partial.path)?;
         self.verify_and_publish(Some(&expected))
     }
@@ -111,14 +107,11 @@ impl CopyTarget {
     ///
     /// # Errors
     /// When the file is no whole database, or cannot get the name.
-    pub fn publish(self) -> Result<RestoreReport, StoreError> {
+    pub fn publish(self) -> StoreResult<RestoreReport> {
         self.verify_and_publish(None)
     }
 
-    fn verify_and_publish(
-        mut self,
-        expected: Option<&BackupReport>,
-    ) -> Result<RestoreReport, StoreError> {
+    fn verify_and_publish(mut self, expected: Option<&BackupReport>) -> StoreResult<RestoreReport> {
         let partial = &self.partial.path;
         if self.former == Former::Kept {
             self.partial.inherit_attributes(&self.path)?;
@@ -147,7 +140,7 @@ impl CopyTarget {
     }
 
     /// Gives what has the name, or is left beside it, another one; the file keeps its own name as well.
-    fn move_aside(&self) -> Result<Aside, StoreError> {
+    fn move_aside(&self) -> StoreResult<Aside> {
         let now = Utc::now().format("%Y%m%dT%H%M%SZ");
         let path = files::with_suffix(&self.path, &format!("-replaced-{now}"));
         let is_there = |suffix: &&str| files::with_suffix(&self.path, suffix).exists();
@@ -168,7 +161,7 @@ impl CopyTarget {
     }
 
     /// At each moment, a process that is killed leaves the one file or the other under the name.
-    fn rename_partial(&self) -> Result<(), StoreError> {
+    fn rename_partial(&self) -> StoreResult<()> {
         let (from, to) = (&self.partial.path, &self.path);
         let named = match self.former_lock {
             Some(_) => std::fs::rename(from, to),
@@ -189,12 +182,12 @@ pub(super) fn write_copy(
     source: &Connection,
     to: &Path,
     overwrite: Overwrite,
-) -> Result<BackupReport, StoreError> {
+) -> StoreResult<BackupReport> {
     Ok(CopyTarget::for_file(to, overwrite)?.fill_from(source)?.restored)
 }
 
 /// Checks a file that is to be a database of ours.
-fn verify_file(path: &Path) -> Result<BackupReport, StoreError> {
+fn verify_file(path: &Path) -> StoreResult<BackupReport> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     migrate::check_owner(&Connection::open_with_flags(path, flags)?, path)?;
     copy::verify_database(path)
@@ -244,11 +237,7 @@ impl Aside {
         if self.has_file { std::fs::remove_file(&self.path) } else { Ok(()) }
     }
 
-    fn into_report(
-        self,
-        restored: BackupReport,
-        former: Former,
-    ) -> Result<RestoreReport, StoreError> {
+    fn into_report(self, restored: BackupReport, former: Former) -> StoreResult<RestoreReport> {
         if former == Former::Removed {
             place::remove_companions(&self.path)?;
             place::remove_if_present(&self.path)?;
@@ -269,7 +258,7 @@ struct PartialFile {
 
 impl PartialFile {
     /// Makes the file, in place of one that a killed process has left, whose lock may outlive it for a moment.
-    fn create_or_wait(to: &Path) -> Result<Self, StoreError> {
+    fn create_or_wait(to: &Path) -> StoreResult<Self> {
         let began = Instant::now();
         loop {
             match Self::try_create(to) {
@@ -281,7 +270,7 @@ impl PartialFile {
         }
     }
 
-    fn try_create(to: &Path) -> Result<Self, StoreError> {
+    fn try_create(to: &Path) -> StoreResult<Self> {
         let path = files::staged_path(to);
         let made = Self::create_locked(&path).or_else(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
@@ -311,7 +300,7 @@ impl PartialFile {
     }
 
     /// Takes owner and mode of the database that is replaced, or the owner of the folder.
-    fn inherit_attributes(&self, database: &Path) -> Result<(), StoreError> {
+    fn inherit_attributes(&self, database: &Path) -> StoreResult<()> {
         let failed = |source| StoreError::File { path: database.to_owned(), source };
         place::inherit_owner(&self.file, database).map_err(failed)?;
         match database.metadata() {
@@ -320,11 +309,11 @@ impl PartialFile {
         }
     }
 
-    fn sync(&self) -> Result<(), StoreError> {
+    fn sync(&self) -> StoreResult<()> {
         self.file.sync_all().map_err(|source| StoreError::File { path: self.path.clone(), source })
     }
 
-    fn remove_files(&self) -> Result<(), StoreError> {
+    fn remove_files(&self) -> StoreResult<()> {
         place::remove_companions(&self.path)?;
         place::remove_if_present(&self.path)
     }

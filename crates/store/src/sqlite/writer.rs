@@ -15,7 +15,7 @@ use super::tables::SqliteTables;
 use crate::batch_error::BatchError;
 use crate::health::Health;
 use crate::writer::{Batch, Committer, QueuedJob, WriterShared};
-use crate::{StorageFault, StoreError, Transaction};
+use crate::{StorageFault, StoreError, StoreResult, Transaction};
 
 /// How many frames the log has when it is first moved into the file, as far as readers allow.
 const MIN_CHECKPOINT_FRAMES: u64 = 1000;
@@ -59,7 +59,7 @@ impl SqliteCommitter {
         connection: WriterConnection,
         ids: Ids,
         shared: &WriterShared,
-    ) -> Result<Self, StoreError> {
+    ) -> StoreResult<Self> {
         Ok(Self { connection: connection.closing_with(&shared.closing)?, ids })
     }
 }
@@ -97,7 +97,7 @@ impl WriterConnection {
     }
 
     /// Has the locks of other programs be waited for until this is set.
-    fn closing_with(mut self, closing: &Arc<AtomicBool>) -> Result<Self, StoreError> {
+    fn closing_with(mut self, closing: &Arc<AtomicBool>) -> StoreResult<Self> {
         if let Self::Own(own) = &mut self {
             own.closing = closing.clone();
             own.database.wait_for_lock(BUSY_TIMEOUT, closing.clone())?;
@@ -170,7 +170,7 @@ impl Own {
     }
 
     /// Makes sure that the file and its log have their names, and that the log is whole.
-    fn check_files(&mut self) -> Result<(), StoreError> {
+    fn check_files(&mut self) -> StoreResult<()> {
         self.log_bytes = self.place.check_identity()?;
         self.log_frames = self.database.log_frames()?;
         self.place.check_log(self.log_frames)
@@ -187,7 +187,7 @@ impl Own {
         }
     }
 
-    fn checkpoint_log(&mut self) -> Result<(), StoreError> {
+    fn checkpoint_log(&mut self) -> StoreResult<()> {
         if self.log_bytes > self.max_log_bytes {
             return self.restart_log();
         }
@@ -207,7 +207,7 @@ impl Own {
     }
 
     /// Moves the log into the file and begins it anew, as soon as no reader needs it.
-    fn restart_log(&mut self) -> Result<(), StoreError> {
+    fn restart_log(&mut self) -> StoreResult<()> {
         self.database.wait_for_lock(CHECKPOINT_TIMEOUT, self.closing.clone())?;
         self.database.start_timeout();
         let busy = self.database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
@@ -263,8 +263,6 @@ fn run_batch(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::sync::Mutex;
 
     use rusqlite::Connection;
@@ -319,7 +317,7 @@ mod tests {
         let writer = writer("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT);");
 
         let broken = writer
-            .write(|change| -> Result<(), StoreError> {
+            .write(|change| -> StoreResult<()> {
                 change.store_setting("broken", "1")?;
                 std::panic::resume_unwind(Box::new("on purpose"))
             })

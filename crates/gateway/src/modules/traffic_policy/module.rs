@@ -19,7 +19,7 @@ use crate::message::request_context::{PolicyExecution, RequestContext};
 use crate::message::response_body::ResponseBody;
 use crate::modules::edge_module::{
     BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-    ReferenceField,
+    ModuleResult, ReferenceField,
 };
 use crate::modules::module::{
     HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
@@ -166,10 +166,7 @@ impl PolicyModule {
 }
 
 impl BuildModule for TrafficPolicy {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         build_module(&self, builder).map(Some)
     }
 }
@@ -180,7 +177,7 @@ impl EdgeModule for TrafficPolicy {
     const REFERENCE: Option<ReferenceField> =
         Some(ReferenceField { field: "policy", noun: "IP policy", number: 2216 });
 
-    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, checker: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let value = serde_json::to_value(&module).unwrap_or_default();
         if let Some(problem) = policy::unclear_number(&value) {
@@ -198,10 +195,7 @@ impl EdgeModule for TrafficPolicy {
 }
 
 impl BuildModule for TrafficPolicyDocument {
-    fn build(
-        self,
-        builder: &mut ModuleBuilder<'_>,
-    ) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         match document_of(&self) {
             Ok(document) => build_module(&document, builder).map(Some),
             Err(problem) if builder.agent.is_some() => {
@@ -220,7 +214,7 @@ impl EdgeModule for TrafficPolicyDocument {
     const REFERENCE: Option<ReferenceField> =
         Some(ReferenceField { field: "traffic_policy", noun: "IP policy", number: 2216 });
 
-    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, checker: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         let module = Self { enabled: change.enabled.or(Some(true)), ..change };
         let document =
             document_of(&module).map_err(|problem| InvalidModule::from_problems(&[problem]))?;
@@ -243,7 +237,7 @@ fn document_of(module: &TrafficPolicyDocument) -> Result<Value, Problem> {
 fn build_module(
     document: &impl Serialize,
     builder: &mut ModuleBuilder<'_>,
-) -> Result<Box<dyn Module>, InvalidModule> {
+) -> ModuleResult<Box<dyn Module>> {
     let policy = builder.compile_policy(document, builder.scope)?;
     Ok(policy_module(policy, builder))
 }

@@ -2,12 +2,7 @@
 
 use ginnel_api::remote::edges::modules::WebsocketTcpConverter;
 
-use crate::message::BoxFuture;
-use crate::message::request_context::RequestContext;
-use crate::modules::edge_module::{
-    BuildModule, CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
-};
-use crate::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::modules::prelude::*;
 
 /// Connects visitors who speak WebSocket with targets that speak something else.
 pub struct WebsocketConverter;
@@ -36,7 +31,7 @@ impl Module for WebsocketConverter {
 }
 
 impl BuildModule for WebsocketTcpConverter {
-    fn build(self, _: &mut ModuleBuilder<'_>) -> Result<Option<Box<dyn Module>>, InvalidModule> {
+    fn build(self, _: &mut ModuleBuilder<'_>) -> ModuleResult<Option<Box<dyn Module>>> {
         Ok(Some(Box::new(WebsocketConverter)))
     }
 }
@@ -44,7 +39,7 @@ impl BuildModule for WebsocketTcpConverter {
 impl EdgeModule for WebsocketTcpConverter {
     type Change = Self;
 
-    fn check(change: Self, _: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+    fn check(change: Self, _: &ModuleChecker) -> ModuleResult<CheckedModule<Self>> {
         Ok(Self { enabled: change.enabled.or(Some(true)) }.into())
     }
 

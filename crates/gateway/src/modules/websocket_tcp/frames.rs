@@ -131,7 +131,6 @@ pub fn encode_frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use ginnel_http1::SpelledValues;
 
-use super::super::super::action_error::ActionError;
+use super::super::super::action_error::ActionResult;
 use super::super::super::headers::single_header;
 use super::super::super::jwt::UnverifiedToken as Jwt;
 use super::super::super::turn::Turn;
@@ -28,10 +28,7 @@ pub(super) enum Present {
 }
 
 /// Looks for a token where it is configured to be.
-pub(super) fn find_token(
-    location: &TokenLocation,
-    turn: &Turn<'_>,
-) -> Result<Present, ActionError> {
+pub(super) fn find_token(location: &TokenLocation, turn: &Turn<'_>) -> ActionResult<Present> {
     let text = match location.method {
         Method::Header => header_field(location, turn),
         Method::Body => match check_head(turn) {

@@ -128,7 +128,6 @@ fn copy_value(value: &dyn Val) -> Result<Box<dyn Val>, ExecutionError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::tests::evaluate;
     use serde_json::{Value, json};

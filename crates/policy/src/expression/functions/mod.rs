@@ -174,7 +174,6 @@ fn some_truth<'b, 'v>(truth: bool) -> FunctionResult<'b, 'v> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 pub(super) mod tests {
     use cel::common::value::CowVal;
     use cel::context::VariableResolver;

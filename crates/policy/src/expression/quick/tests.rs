@@ -1,7 +1,5 @@
 //! What is decided without the engine is decided as the engine would.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use cel::Value;

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use ginnel_store::{self as store, Transaction, View};
+use ::ginnel_store as store;
 
 use super::{CHILD, check_exists};
 use crate::code::ErrorCode;
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// How many children there may be (remote API sheet, sections 5 and 6).
 const MAX_CHILDREN: usize = 32;
@@ -15,7 +15,7 @@ const MAX_CHILDREN: usize = 32;
 const DEEPEST: usize = 8;
 
 /// Refuses more children than a backend may have.
-pub(super) fn check_count(count: usize, code: ErrorCode) -> Result<(), Refusal> {
+pub(super) fn check_count(count: usize, code: ErrorCode) -> Result<()> {
     if count <= MAX_CHILDREN {
         return Ok(());
     }
@@ -27,7 +27,7 @@ pub(super) fn set_children<'c>(
     change: &Transaction<'_>,
     id: &str,
     children: impl Iterator<Item = &'c String> + Clone,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     for child in children.clone() {
         check_exists(change, "backends", child)?;
     }
@@ -41,7 +41,7 @@ fn check_nesting<'c>(
     view: &View<'_>,
     id: &str,
     children: impl Iterator<Item = &'c String>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let cycle = || {
         let message = "backends: the backend would contain itself";
         Refusal::new(code::BACKEND_CYCLE, message)
@@ -67,8 +67,8 @@ fn check_nesting<'c>(
 /// ways is in several levels; there are at most one more of them than are allowed.
 fn collect_levels(
     start: HashSet<String>,
-    next: impl Fn(&str) -> Result<Vec<String>, store::StoreError>,
-) -> Result<Vec<HashSet<String>>, Refusal> {
+    next: impl Fn(&str) -> store::StoreResult<Vec<String>>,
+) -> Result<Vec<HashSet<String>>> {
     let mut levels = Vec::new();
     let mut level = start;
     while !level.is_empty() && levels.len() <= DEEPEST {

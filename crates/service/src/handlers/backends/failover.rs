@@ -4,11 +4,10 @@ use std::collections::HashSet;
 
 use ginnel_api::remote::backends::failover::{Create, FailoverBackend, Update};
 use ginnel_gateway::modules::backend::check_backend_id;
-use ginnel_store::Transaction;
 
+use super::backend;
 use super::children::{check_count, set_children};
-use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 backend! { FailoverBackend }
 
@@ -37,7 +36,7 @@ fn store_backend(
     change: &Transaction<'_>,
     mut backend: FailoverBackend,
     children: Option<Vec<String>>,
-) -> Result<FailoverBackend, Refusal> {
+) -> Result<FailoverBackend> {
     if let Some(children) = children {
         set_children(change, &backend.id, children.iter())?;
         backend.backends = Some(children);
@@ -45,7 +44,7 @@ fn store_backend(
     stored(change, backend)
 }
 
-fn check_children(children: Vec<String>) -> Result<Vec<String>, Refusal> {
+fn check_children(children: Vec<String>) -> Result<Vec<String>> {
     check_count(children.len(), code::INVALID_VALUE)?;
     let mut seen = HashSet::new();
     for (index, child) in children.iter().enumerate() {

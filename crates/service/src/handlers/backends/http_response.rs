@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ginnel_api::remote::backends::http_response::{Create, HttpResponseBackend, Update};
 use ginnel_gateway::modules::header_edits::check_header;
 
-use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
-use crate::{Refusal, code};
+use super::backend;
+use crate::handlers::prelude::*;
 
 /// The longest body, in bytes (remote API sheet, section 6).
 const LONGEST_BODY: usize = 64 * 1024;
@@ -48,7 +48,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-fn check_body(body: String) -> Result<String, Refusal> {
+fn check_body(body: String) -> Result<String> {
     if body.len() > LONGEST_BODY {
         let message = format!("body: is {} bytes long, the limit is {LONGEST_BODY}", body.len());
         return Err(Refusal::new(code::RESPONSE_BODY, message));
@@ -57,7 +57,7 @@ fn check_body(body: String) -> Result<String, Refusal> {
 }
 
 /// Names come back in lower case.
-fn check_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+fn check_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
     let mut checked = BTreeMap::new();
     for (name, value) in headers {
         check_header("headers", &name, &value)?;
@@ -66,7 +66,7 @@ fn check_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, S
     Ok(checked)
 }
 
-fn check_status(status: i64) -> Result<i64, Refusal> {
+fn check_status(status: i64) -> Result<i64> {
     if (200..=599).contains(&status) {
         return Ok(status);
     }

@@ -7,13 +7,9 @@ mod static_;
 mod tunnel_group;
 mod weighted;
 
-use ginnel_store::{Document, Transaction, View};
+use ginnel_store::Document;
 
-use super::{
-    Context, Handler, OperationResult, changed_item, check_unused, new_item, stored, usual_handlers,
-};
-use crate::context::remove_or_refuse;
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The role of a backend for the edges and routes that send traffic to it.
 pub(super) const TARGET: &str = "backend";
@@ -32,7 +28,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 }
 
 /// Refuses an identifier in a body that no backend has.
-pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<(), Refusal> {
+pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<()> {
     if view.exists(id)? {
         return Ok(());
     }
@@ -40,7 +36,7 @@ pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<(),
 }
 
 /// Deletes a backend that nothing refers to.
-fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<()> {
     check_unused(change, id, &[CHILD, TARGET], "backend", code::BACKEND_IN_USE)?;
     remove_or_refuse::<D>(change, id)
 }

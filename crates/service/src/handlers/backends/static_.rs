@@ -4,15 +4,10 @@ use ginnel_api::mask;
 use ginnel_api::remote::backends::static_::{Create, StaticBackend, StaticBackendTls, Update};
 use ginnel_base::address::Host;
 use ginnel_net::tls::{self, certificate};
-use ginnel_store::Transaction;
 
-use super::{
-    Context, OperationResult, changed_item, delete_unused, new_item, stored, usual_handlers,
-};
-use crate::address::Base;
+use super::delete_unused;
 use crate::check::{Flaw, host_port};
-use crate::context::{RemovalContext, StoredResource};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The longest text of certificates, in bytes.
 const MAX_PEM_BYTES: usize = 64 << 10;
@@ -28,7 +23,7 @@ impl StoredResource for StaticBackend {
         tls.server_name.get_or_insert_default();
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         delete_unused::<Self>(change, id)
     }
 }
@@ -82,14 +77,14 @@ fn merge_tls(stored: StaticBackendTls, new: StaticBackendTls) -> StaticBackendTl
 }
 
 /// Checks the settings of a request, and returns them in their normal form.
-fn checked_tls(tls: StaticBackendTls) -> Result<StaticBackendTls, Refusal> {
+fn checked_tls(tls: StaticBackendTls) -> Result<StaticBackendTls> {
     let ca = tls.ca.as_deref().map(checked_authorities).transpose()?;
     let server_name = tls.server_name.as_deref().map(checked_server_name).transpose()?;
     Ok(StaticBackendTls { ca, server_name, ..tls })
 }
 
 /// The certificates without the text around them, such as a private key.
-fn checked_authorities(pem: &str) -> Result<String, Refusal> {
+fn checked_authorities(pem: &str) -> Result<String> {
     if pem.is_empty() {
         return Ok(String::new());
     }
@@ -105,7 +100,7 @@ fn checked_authorities(pem: &str) -> Result<String, Refusal> {
 }
 
 /// The name in its normal form.
-fn checked_server_name(name: &str) -> Result<String, Refusal> {
+fn checked_server_name(name: &str) -> Result<String> {
     if name.is_empty() {
         return Ok(String::new());
     }
@@ -117,7 +112,7 @@ fn checked_server_name(name: &str) -> Result<String, Refusal> {
 }
 
 /// The address in its normal form.
-fn checked_address(address: &str) -> Result<String, Refusal> {
+fn checked_address(address: &str) -> Result<String> {
     if address.is_empty() {
         return Err(Refusal::new(code::ADDRESS_MISSING, "address: must not be empty"));
     }

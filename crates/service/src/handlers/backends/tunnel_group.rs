@@ -6,15 +6,11 @@ use ginnel_api::remote::Ref;
 use ginnel_api::remote::backends::tunnel_group::{
     Create, MAX_LABEL_BYTES, MOST_LABELS, TunnelGroupBackend, Update,
 };
-use ginnel_store::Transaction;
 
-use super::{
-    Context, OperationResult, changed_item, delete_unused, new_item, stored, usual_handlers,
-};
-use crate::Refusal;
-use crate::address::Base;
-use crate::code::{self, ErrorCode};
-use crate::context::{RemovalContext, ServiceState, StoredResource};
+use super::delete_unused;
+use crate::code::ErrorCode;
+use crate::context::ServiceState;
+use crate::handlers::prelude::*;
 
 impl StoredResource for TunnelGroupBackend {
     fn locate(&mut self, base: &Base) {
@@ -29,7 +25,7 @@ impl StoredResource for TunnelGroupBackend {
         self.tunnels = Some(serving.iter().map(|tunnel| refer(&tunnel.id)).collect());
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         delete_unused::<Self>(change, id)
     }
 }
@@ -61,7 +57,7 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     update.await
 }
 
-fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
     if labels.len() > MOST_LABELS {
         let message = format!("labels: has {} entries, the limit is {MOST_LABELS}", labels.len());
         return Err(Refusal::new(code::LABELS_TOO_MANY, message));
@@ -73,7 +69,7 @@ fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
     Ok(labels)
 }
 
-fn check_label(text: &str, what: &str, length: ErrorCode) -> Result<(), Refusal> {
+fn check_label(text: &str, what: &str, length: ErrorCode) -> Result<()> {
     if text.is_empty() || text.len() > MAX_LABEL_BYTES {
         let message =
             format!("labels: {what} has {} bytes, not 1 to {MAX_LABEL_BYTES}", text.len());

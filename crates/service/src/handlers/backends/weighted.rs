@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ginnel_api::id::{self, prefix};
+use ginnel_api::id;
 use ginnel_api::remote::backends::weighted::{Create, Update, WeightedBackend};
 use ginnel_gateway::modules::backend::check_backend_id;
-use ginnel_store::Transaction;
 
+use super::backend;
 use super::children::{check_count, set_children};
-use super::{Context, OperationResult, backend, changed_item, new_item, stored, usual_handlers};
-use crate::{Refusal, code};
+use crate::handlers::prelude::*;
 
 /// The largest weight (remote API sheet, section 6).
 const LARGEST_WEIGHT: i64 = 10_000;
@@ -41,7 +40,7 @@ fn store_backend(
     change: &Transaction<'_>,
     mut backend: WeightedBackend,
     children: Option<BTreeMap<String, i64>>,
-) -> Result<WeightedBackend, Refusal> {
+) -> Result<WeightedBackend> {
     if let Some(children) = children {
         set_children(change, &backend.id, children.keys())?;
         backend.backends = Some(children);
@@ -49,7 +48,7 @@ fn store_backend(
     stored(change, backend)
 }
 
-fn check_children(children: BTreeMap<String, i64>) -> Result<BTreeMap<String, i64>, Refusal> {
+fn check_children(children: BTreeMap<String, i64>) -> Result<BTreeMap<String, i64>> {
     check_count(children.len(), code::WEIGHTED_TOO_MANY)?;
     for (child, weight) in &children {
         check_backend_id("backends", child)?;

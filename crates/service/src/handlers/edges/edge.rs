@@ -7,7 +7,7 @@ use ginnel_store::Transaction;
 
 use super::hostports;
 use super::modules::{CheckedModules, ModuleHolder};
-use crate::Refusal;
+use crate::Result;
 use crate::context::Context;
 use crate::domains::DomainClaim;
 use crate::publish::Publisher;
@@ -15,7 +15,7 @@ use crate::publish::Publisher;
 /// An edge: a holder of modules that has hosts and ports.
 pub(super) trait Edge: ModuleHolder {
     /// Rejects hosts and ports that edges of this kind cannot have now.
-    fn check_hostports(service: &Context, hostports: &[String]) -> Result<(), Refusal>;
+    fn check_hostports(service: &Context, hostports: &[String]) -> Result<()>;
 
     /// The hosts and ports that it has.
     fn hostports(&mut self) -> &mut Option<Vec<String>>;
@@ -26,7 +26,7 @@ pub(super) trait Edge: ModuleHolder {
         change: &Transaction<'_>,
         hostports: Option<Vec<String>>,
         owner: &HostportsOwner,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         let Some(hostports) = hostports else { return Ok(()) };
         owner.claim_names(change, self.id(), &hostports)?;
         *self.hostports() = Some(hostports);
@@ -57,7 +57,7 @@ impl HostportsOwner {
         change: &Transaction<'_>,
         edge_id: &str,
         hostports: &[String],
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         hostports::claim_hostports(change, edge_id, hostports)?;
         let Self { owner_id, only_reserved, .. } = self;
         let domains = DomainClaim { owner_id, only_reserved: *only_reserved };
@@ -72,8 +72,8 @@ pub(super) async fn keep<E: Edge>(
     check: impl FnOnce(&mut CheckedModules<E>, &ModuleChecker) -> Result<(), InvalidModule>
     + Send
     + 'static,
-    edge: impl FnOnce(&Transaction<'_>) -> Result<E, Refusal> + Clone + Send + 'static,
-) -> Result<E, Refusal> {
+    edge: impl FnOnce(&Transaction<'_>) -> Result<E> + Clone + Send + 'static,
+) -> Result<E> {
     let hostports = hostports::normalize_hostports(hostports)?;
     E::check_hostports(&service, hostports.as_deref().unwrap_or_default())?;
     let modules = CheckedModules::check(&service, check).await?;

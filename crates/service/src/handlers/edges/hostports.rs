@@ -3,15 +3,13 @@
 use ginnel_api::mask;
 use ginnel_base::address::{AddressError, HostPortPattern};
 use ginnel_gateway::is_internal;
-use ginnel_store::Transaction;
 
-use super::Context;
 use crate::check::host_port;
 use crate::cluster::EndpointKey;
 use crate::domains::{ADDRESS, DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER, address_at};
+use crate::handlers::prelude::*;
 use crate::publish::Publisher;
 use crate::references::HOSTPORTS;
-use crate::{Refusal, code};
 
 /// How many an edge may have.
 const MAX_HOSTPORTS: usize = 100;
@@ -22,9 +20,7 @@ const TLS_EDGE_PORT: u16 = 443;
 ///
 /// # Errors
 /// If an entry is not `host:port`.
-pub(super) fn normalize_hostports(
-    hostports: Option<Vec<String>>,
-) -> Result<Option<Vec<String>>, Refusal> {
+pub(super) fn normalize_hostports(hostports: Option<Vec<String>>) -> Result<Option<Vec<String>>> {
     let Some(hostports) = hostports else { return Ok(None) };
     if hostports.len() > MAX_HOSTPORTS {
         let message =
@@ -54,7 +50,7 @@ pub(super) fn normalize_hostports(
 }
 
 /// Refuses hosts of an edge that an agent's endpoint has now.
-pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
+pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<()> {
     for (index, text) in hostports.iter().enumerate() {
         if service.shared.gateway.is_online(text) || is_online_elsewhere(service, text) {
             let message = format!("hostports[{index}]: {text:?} is the address of a tunnel now");
@@ -75,7 +71,7 @@ fn is_online_elsewhere(service: &Context, hostport: &str) -> bool {
 
 /// Refuses what a TLS edge is not found by: visitors name it when they begin to speak TLS, without a port,
 /// and addresses are no names.
-pub(super) fn check_tls_names(hostports: &[String]) -> Result<(), Refusal> {
+pub(super) fn check_tls_names(hostports: &[String]) -> Result<()> {
     for (index, text) in hostports.iter().enumerate() {
         let Ok(place) = HostPortPattern::parse(text) else { continue };
         let refused = |code, problem: &str| {
@@ -108,7 +104,7 @@ pub(super) fn check_ports(
     publisher: &Publisher,
     edge_id: &str,
     hostports: &[String],
-) -> Result<(), Refusal> {
+) -> Result<()> {
     match publisher.taken_port(edge_id, hostports) {
         Some(port) => {
             let message = format!("hostports: the service cannot listen on port {port}");
@@ -123,7 +119,7 @@ pub(super) fn claim_hostports(
     change: &Transaction<'_>,
     edge_id: &str,
     hostports: &[String],
-) -> Result<(), Refusal> {
+) -> Result<()> {
     change.release_claims(HOSTPORTS, edge_id)?;
     for (index, text) in hostports.iter().enumerate() {
         // Names of hosts do not tell upper and lower case apart.
@@ -141,7 +137,7 @@ pub(super) fn take_addresses(
     edge_id: &str,
     hostports: &[String],
     owner_id: &str,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let mut reserved = Vec::new();
     for (index, text) in hostports.iter().enumerate() {
         let Ok((_, port)) = host_port(text) else { continue };
@@ -163,7 +159,7 @@ pub(super) fn take_domains(
     edge_id: &str,
     hostports: &[String],
     claim: &DomainClaim<'_>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let mut domains = Vec::new();
     for (index, text) in hostports.iter().enumerate() {
         let place = HostPortPattern::parse(text);

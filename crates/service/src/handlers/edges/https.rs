@@ -6,17 +6,13 @@ use ginnel_api::remote::edges::modules::*;
 use ginnel_api::remote::edges::routes::HttpsEdgeRoute;
 use ginnel_gateway::modules::edge_module::{EdgeModule, ModuleChecker};
 use ginnel_policy::Scope;
-use ginnel_store::{StoreError, Transaction, View};
+use ginnel_store::StoreResult;
 
 use super::edge::{self, Edge, edge_handlers};
+use super::hostports;
 use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
-use super::{
-    Context, Handler, OperationResult, changed_item, delete, get, hostports, list, new_item, on,
-};
-use crate::Refusal;
-use crate::address::Base;
-use crate::context::{RemovalContext, StoredResource, find_or_refuse, remove_or_refuse};
+use crate::handlers::prelude::*;
 use crate::references::{EDGE_OF_ROUTE, routes_of};
 
 impl StoredResource for HttpsEdge {
@@ -28,12 +24,12 @@ impl StoredResource for HttpsEdge {
         }
     }
 
-    fn complete(&mut self, view: &View<'_>, _: bool) -> Result<(), StoreError> {
+    fn complete(&mut self, view: &View<'_>, _: bool) -> StoreResult<()> {
         self.routes = Some(routes_of(view, &self.id)?);
         Ok(())
     }
 
-    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<(), Refusal> {
+    fn remove(change: &Transaction<'_>, id: &str, _: &RemovalContext) -> Result<()> {
         let routes = change.referrers(id, EDGE_OF_ROUTE)?;
         change
             .for_each(&routes, |route| change.remove_document::<HttpsEdgeRoute>(route).map(drop))?;
@@ -46,18 +42,18 @@ impl ModuleHolder for HttpsEdge {
 
     const SCOPE: Scope = Scope::HttpsRoute;
 
-    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
+    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self> {
         find_or_refuse(view, id)
     }
 
-    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<()> {
         modules::link_authorities(change, &self.id, self.mutual_tls.as_ref())?;
         Ok(change.put_document(self)?)
     }
 }
 
 impl Edge for HttpsEdge {
-    fn check_hostports(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
+    fn check_hostports(service: &Context, hostports: &[String]) -> Result<()> {
         hostports::check_names(service, hostports)
     }
 

@@ -8,10 +8,8 @@ mod routes;
 mod tcp;
 mod tls;
 
-use super::{
-    Context, Handler, OperationResult, backends, certificate_authorities, changed_item, delete,
-    get, list, new_item, on,
-};
+use super::{backends, certificate_authorities};
+use crate::handlers::prelude::*;
 
 pub(super) fn handlers() -> Vec<Handler> {
     let kinds = [https::handlers(), routes::handlers(), tcp::handlers(), tls::handlers()];

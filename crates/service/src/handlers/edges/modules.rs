@@ -13,13 +13,11 @@ use ginnel_gateway::modules::edge_module::{
 };
 use ginnel_policy::Scope;
 use ginnel_policy::secrets::SecretName;
-use ginnel_store::{Transaction, View};
 
 use super::certificate_authorities;
-use crate::Refusal;
-use crate::address::Base;
-use crate::code::{self, ErrorCode};
-use crate::context::{Context, StoredResource};
+use crate::code::ErrorCode;
+use crate::context::Context;
+use crate::handlers::prelude::*;
 use crate::vaults;
 
 /// An edge or route, with places for modules.
@@ -31,7 +29,7 @@ pub(super) trait ModuleHolder: StoredResource {
     const SCOPE: Scope;
 
     /// The one with these identifiers.
-    fn find(view: &View<'_>, path: &Self::Path) -> Result<Self, Refusal>;
+    fn find(view: &View<'_>, path: &Self::Path) -> Result<Self>;
 
     /// Whether it has its policy in both forms, of which only one can be.
     fn has_two_policies(&self) -> bool {
@@ -39,7 +37,7 @@ pub(super) trait ModuleHolder: StoredResource {
     }
 
     /// Stores it, and what it refers to.
-    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal>;
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<()>;
 }
 
 /// Where a module stands in what it belongs to.
@@ -70,7 +68,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
     pub(super) async fn check(
         service: &Context,
         check: impl FnOnce(&mut Self, &ModuleChecker) -> Result<(), InvalidModule> + Send + 'static,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self> {
         let checker = ModuleChecker {
             policies: service.policy_cache(),
             scope: H::SCOPE,
@@ -110,7 +108,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
     }
 
     /// Puts the modules in place, unless they refer to what does not exist.
-    pub(super) fn apply_to(self, change: &Transaction<'_>, holder: &mut H) -> Result<(), Refusal> {
+    pub(super) fn apply_to(self, change: &Transaction<'_>, holder: &mut H) -> Result<()> {
         for (ReferenceField { field, noun, number }, ids) in &self.references {
             for id in ids {
                 if !change.exists(id)? {
@@ -136,7 +134,7 @@ pub(super) fn link_authorities(
     change: &Transaction<'_>,
     edge_id: &str,
     module: Option<&MutualTls>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let authorities = module.and_then(|it| it.certificate_authorities.as_ref());
     let ids = authorities.into_iter().flatten().map(|authority| authority.id.as_str());
     Ok(change.replace_references(edge_id, certificate_authorities::AUTHORITY, ids)?)
@@ -155,7 +153,7 @@ pub(super) async fn replace<H: ModuleHolder, M: EdgeModule>(
     path: H::Path,
     module: M::Change,
     field: ModuleField<H, M>,
-) -> Result<M, Refusal> {
+) -> Result<M> {
     let checked = CheckedModules::<H>::check(&service, move |modules, checker| {
         modules.add(Some(module), checker, field)
     });
@@ -175,7 +173,7 @@ pub(super) async fn show<H: ModuleHolder, M>(
     service: Context,
     path: H::Path,
     field: ModuleField<H, M>,
-) -> Result<M, Refusal> {
+) -> Result<M> {
     let holder = service.read(move |view| H::find(view, &path)).await?;
     field(&mut service.with_addresses(holder)).take().ok_or_else(Refusal::not_found)
 }
@@ -185,7 +183,7 @@ pub(super) async fn remove<H: ModuleHolder, M: EdgeModule>(
     service: Context,
     path: H::Path,
     field: ModuleField<H, M>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let remove = service.write(move |change| {
         let mut holder = H::find(change, &path)?;
         match field(&mut holder).take() {

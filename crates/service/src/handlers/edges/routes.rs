@@ -1,6 +1,5 @@
 //! Routes: each belongs to one edge and holds modules.
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::edges::https::HttpsEdge;
 use ginnel_api::remote::edges::modules::*;
 use ginnel_api::remote::edges::route_modules as operations;
@@ -8,15 +7,12 @@ use ginnel_api::remote::edges::routes::{Create, Delete, Get, HttpsEdgeRoute, Upd
 use ginnel_gateway::modules::edge_module::EdgeModule;
 use ginnel_policy::Scope;
 use ginnel_policy::path::{Ambiguity, RequestPath};
-use ginnel_store::{Transaction, View};
 
+use super::backends;
 use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
-use super::{Context, Handler, OperationResult, backends, on};
-use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse, remove_or_refuse};
+use crate::handlers::prelude::*;
 use crate::references::EDGE_OF_ROUTE;
-use crate::{Refusal, code};
 
 /// The longest path (remote API sheet, section 6).
 const MAX_MATCH_BYTES: usize = 1024;
@@ -34,7 +30,7 @@ impl ModuleHolder for HttpsEdgeRoute {
 
     const SCOPE: Scope = Scope::HttpsRoute;
 
-    fn find(view: &View<'_>, (edge_id, id): &Self::Path) -> Result<Self, Refusal> {
+    fn find(view: &View<'_>, (edge_id, id): &Self::Path) -> Result<Self> {
         route_of(view, edge_id, id)
     }
 
@@ -42,7 +38,7 @@ impl ModuleHolder for HttpsEdgeRoute {
         self.policy.is_some() && self.traffic_policy.is_some()
     }
 
-    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<()> {
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
         change.replace_references(
             &self.id,
@@ -140,12 +136,12 @@ fn drop_empty_defaults(call: &mut Update) {
 }
 
 /// A route, if it belongs to the edge in the path.
-fn route_of(view: &View<'_>, edge_id: &str, id: &str) -> Result<HttpsEdgeRoute, Refusal> {
+fn route_of(view: &View<'_>, edge_id: &str, id: &str) -> Result<HttpsEdgeRoute> {
     let route: HttpsEdgeRoute = find_or_refuse(view, id)?;
     if route.edge_id.as_deref() == Some(edge_id) { Ok(route) } else { Err(Refusal::not_found()) }
 }
 
-fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), Refusal> {
+fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<()> {
     let space = format!("match:{}", route.edge_id.as_deref().unwrap_or_default());
     let kind = route.match_type.as_deref().unwrap_or_default();
     let path = route.r#match.as_deref().unwrap_or_default();
@@ -168,7 +164,7 @@ fn path_ambiguity(kind: &str, path: &str) -> Option<Ambiguity> {
     RequestPath::new(if kind == "path_prefix" { &extended } else { path }).ambiguity()
 }
 
-fn check_match(kind: &str, path: &str) -> Result<(), Refusal> {
+fn check_match(kind: &str, path: &str) -> Result<()> {
     let (code, message) = if !matches!(kind, "exact_path" | "path_prefix") {
         let message = format!("match_type: {kind:?} is neither exact_path nor path_prefix");
         (code::MATCH_TYPE, message)

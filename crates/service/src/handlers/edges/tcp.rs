@@ -5,18 +5,12 @@ use ginnel_api::remote::edges::tcp::{Create, Delete, Get, List, TcpEdge, Update}
 use ginnel_api::remote::edges::tcp_modules as operations;
 use ginnel_gateway::modules::edge_module::{EdgeModule, ModuleChecker};
 use ginnel_policy::Scope;
-use ginnel_store::{Transaction, View};
 
 use super::edge::{self, Edge, HostportsOwner, edge_handlers};
 use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
-use super::{
-    Context, Handler, OperationResult, backends, changed_item, delete, get, hostports, list,
-    new_item, on,
-};
-use crate::Refusal;
-use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse};
+use super::{backends, hostports};
+use crate::handlers::prelude::*;
 
 impl StoredResource for TcpEdge {
     fn locate(&mut self, base: &Base) {
@@ -30,7 +24,7 @@ impl ModuleHolder for TcpEdge {
 
     const SCOPE: Scope = Scope::TcpEdge;
 
-    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
+    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self> {
         find_or_refuse(view, id)
     }
 
@@ -38,7 +32,7 @@ impl ModuleHolder for TcpEdge {
         self.policy.is_some() && self.traffic_policy.is_some()
     }
 
-    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<()> {
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
         change.replace_references(
             &self.id,
@@ -51,7 +45,7 @@ impl ModuleHolder for TcpEdge {
 
 impl Edge for TcpEdge {
     /// Which ports are free is known only once the edge has an identifier.
-    fn check_hostports(_: &Context, _: &[String]) -> Result<(), Refusal> {
+    fn check_hostports(_: &Context, _: &[String]) -> Result<()> {
         Ok(())
     }
 
@@ -64,7 +58,7 @@ impl Edge for TcpEdge {
         change: &Transaction<'_>,
         hostports: Option<Vec<String>>,
         owner: &HostportsOwner,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         if let Some(hostports) = hostports {
             hostports::claim_hostports(change, &self.id, &hostports)?;
             hostports::take_addresses(change, &self.id, &hostports, &owner.owner_id)?;

@@ -6,18 +6,12 @@ use ginnel_api::remote::edges::tls_modules as operations;
 use ginnel_gateway::modules::edge_module::{EdgeModule, ModuleChecker};
 use ginnel_gateway::modules::tls_termination::ends_at_edge;
 use ginnel_policy::Scope;
-use ginnel_store::{Transaction, View};
 
 use super::edge::{self, Edge, edge_handlers};
 use super::modules::{self, CheckedModules, ModuleHolder};
 use super::modules::{check_modules, module_handlers, module_references};
-use super::{
-    Context, Handler, OperationResult, backends, changed_item, delete, get, hostports, list,
-    new_item, on,
-};
-use crate::address::Base;
-use crate::context::{StoredResource, find_or_refuse};
-use crate::{Refusal, code};
+use super::{backends, hostports};
+use crate::handlers::prelude::*;
 
 impl StoredResource for TlsEdge {
     fn locate(&mut self, base: &Base) {
@@ -31,7 +25,7 @@ impl ModuleHolder for TlsEdge {
 
     const SCOPE: Scope = Scope::TcpEdge;
 
-    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
+    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self> {
         find_or_refuse(view, id)
     }
 
@@ -39,7 +33,7 @@ impl ModuleHolder for TlsEdge {
         self.policy.is_some() && self.traffic_policy.is_some()
     }
 
-    fn store_with_links(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+    fn store_with_links(&self, change: &Transaction<'_>) -> Result<()> {
         check_modules_together(self)?;
         let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
         change.replace_references(
@@ -53,7 +47,7 @@ impl ModuleHolder for TlsEdge {
 }
 
 impl Edge for TlsEdge {
-    fn check_hostports(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
+    fn check_hostports(service: &Context, hostports: &[String]) -> Result<()> {
         hostports::check_tls_names(hostports)?;
         hostports::check_names(service, hostports)
     }
@@ -66,7 +60,7 @@ impl Edge for TlsEdge {
 edge_handlers! { tls_modules, TlsEdge, operations }
 
 /// Refuses to ask visitors for certificates where their handshake is with somebody else.
-fn check_modules_together(edge: &TlsEdge) -> Result<(), Refusal> {
+fn check_modules_together(edge: &TlsEdge) -> Result<()> {
     let asks = edge.mutual_tls.as_ref().is_some_and(EdgeModule::is_enabled);
     let ends = edge.tls_termination.as_ref().is_some_and(ends_at_edge);
     if asks && !ends {

@@ -4,22 +4,20 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use ginnel_api::id::prefix;
 use ginnel_api::remote::endpoints::{Create, Delete, Endpoint, Update};
 use ginnel_gateway::Gateway;
 use ginnel_gateway::modules::edge_module::{InvalidModule, ModuleChecker};
 use ginnel_policy::problem::{Problem, code as problem_code};
 use ginnel_policy::{self as policy, Phase, Policy};
-use ginnel_store::Transaction;
 
 use super::{binding_of, complete_all, endpoint_at, find_endpoint, reference_to};
 use crate::cloud_endpoint::{CloudAddress, CloudEndpoint, CloudScheme};
 use crate::cluster::EndpointKey;
-use crate::context::{Context, OperationResult, ServiceState, find_or_refuse, remove_or_refuse};
+use crate::context::{Context, OperationResult, ServiceState};
 use crate::domains::{ADDRESS, DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER, address_at};
+use crate::handlers::prelude::*;
 use crate::references::HOSTPORTS;
 use crate::vaults;
-use crate::{Refusal, code};
 
 /// The type of endpoints that can be made and changed.
 const CLOUD: &str = "cloud";
@@ -96,7 +94,7 @@ pub(super) async fn update(service: Context, params: Update) -> OperationResult<
 }
 
 /// Refuses a change whose policy was checked for what the endpoint was before another call.
-fn check_unchanged(before: &CloudEndpoint, now: &CloudEndpoint) -> Result<(), Refusal> {
+fn check_unchanged(before: &CloudEndpoint, now: &CloudEndpoint) -> Result<()> {
     if (&before.url, &before.traffic_policy) == (&now.url, &now.traffic_policy) {
         return Ok(());
     }
@@ -133,13 +131,13 @@ pub(super) fn to_endpoint(gateway: &Gateway, endpoint: CloudEndpoint) -> Endpoin
     }
 }
 
-async fn show_endpoint(service: &Context, endpoint: CloudEndpoint) -> Result<Endpoint, Refusal> {
+async fn show_endpoint(service: &Context, endpoint: CloudEndpoint) -> Result<Endpoint> {
     let endpoint = to_endpoint(&service.shared.gateway, endpoint);
     complete_all(service, vec![endpoint]).await?.pop().ok_or_else(Refusal::not_found)
 }
 
 /// The cloud endpoint with this identifier; one of an agent or an edge is refused in words.
-async fn find_stored(service: &Context, id: &str) -> Result<CloudEndpoint, Refusal> {
+async fn find_stored(service: &Context, id: &str) -> Result<CloudEndpoint> {
     let wanted = id.to_owned();
     let read = service.read(move |view| Ok(view.find_document::<CloudEndpoint>(&wanted)?));
     if let Some(endpoint) = read.await? {
@@ -156,12 +154,12 @@ async fn find_stored(service: &Context, id: &str) -> Result<CloudEndpoint, Refus
     }
 }
 
-fn read_url(url: &str) -> Result<CloudAddress, Refusal> {
+fn read_url(url: &str) -> Result<CloudAddress> {
     let read = CloudAddress::parse_url(url);
     read.map_err(|problem| Refusal::new(code::INVALID_VALUE, format!("url: {problem}")))
 }
 
-fn check_type(kind: Option<&str>) -> Result<(), Refusal> {
+fn check_type(kind: Option<&str>) -> Result<()> {
     match kind {
         None | Some("" | CLOUD) => Ok(()),
         Some(other) => {
@@ -175,7 +173,7 @@ fn check_terms(
     address: &CloudAddress,
     bindings: Option<&[String]>,
     pooling: Option<bool>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let own = binding_of(&address.host);
     if let Some(other) = bindings.unwrap_or_default().iter().find(|binding| **binding != own) {
         let message = format!("bindings: {other:?} is not {own:?}, as is the host of the URL");
@@ -189,7 +187,7 @@ fn check_terms(
 }
 
 /// Refuses what an agent has now, and ports that others listen on.
-fn check_free(service: &Context, address: &CloudAddress, id: &str) -> Result<(), Refusal> {
+fn check_free(service: &Context, address: &CloudAddress, id: &str) -> Result<()> {
     let shared = &service.shared;
     let hostport = address.hostport();
     let (is_online, key) = match address.scheme {
@@ -242,7 +240,7 @@ impl EndpointOwner {
         change: &Transaction<'_>,
         id: &str,
         address: &CloudAddress,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         let claimed = address.claimed_key();
         if let Some(other) = change.claimant(HOSTPORTS, &claimed)?.filter(|other| other != id) {
             let message = format!("url: {:?} belongs to {other}", address.url());
@@ -261,7 +259,7 @@ impl EndpointOwner {
         &self,
         change: &Transaction<'_>,
         address: &CloudAddress,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>> {
         if address.scheme == CloudScheme::Tcp || address.is_internal() {
             return Ok(None);
         }
@@ -280,7 +278,7 @@ impl EndpointOwner {
         &self,
         change: &Transaction<'_>,
         address: &CloudAddress,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>> {
         if address.scheme != CloudScheme::Tcp {
             return Ok(None);
         }
@@ -305,11 +303,7 @@ struct CheckedPolicy {
 
 impl CheckedPolicy {
     /// Checks a policy away from the threads that answer requests: it may take a while.
-    async fn check_text(
-        service: &Context,
-        address: &CloudAddress,
-        text: String,
-    ) -> Result<Self, Refusal> {
+    async fn check_text(service: &Context, address: &CloudAddress, text: String) -> Result<Self> {
         if text.trim().is_empty() {
             let message = "traffic_policy: is empty, and nothing else serves a cloud endpoint";
             return Err(Refusal::new(code::INVALID_VALUE, message));
@@ -342,7 +336,7 @@ impl CheckedPolicy {
     }
 
     /// Notes what it refers to, all of which must exist.
-    fn link_references(&self, change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+    fn link_references(&self, change: &Transaction<'_>, id: &str) -> Result<()> {
         vaults::link_secrets(change, id, "traffic_policy", &self.compiled.secrets)?;
         for id in self.compiled.ip_policy_ids() {
             if !change.exists(id)? {

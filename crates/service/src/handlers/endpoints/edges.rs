@@ -9,7 +9,7 @@ use ginnel_api::remote::edges::tls::TlsEdge;
 use ginnel_api::remote::endpoints::Endpoint;
 use ginnel_api::{Description, Metadata, Timestamp};
 use ginnel_base::address::HostPortPattern;
-use ginnel_store::{Document, StoreError, View};
+use ginnel_store::{Document, StoreResult, View};
 
 use super::{endpoint_at, reference_to};
 use crate::check::host_port;
@@ -26,7 +26,7 @@ pub(super) fn endpoint_page(
     shared: &ServiceState,
     before: Option<&str>,
     wanted: usize,
-) -> Result<Vec<Endpoint>, StoreError> {
+) -> StoreResult<Vec<Endpoint>> {
     let is_enough = |found: &[Endpoint], last_edge: &str| {
         // In which order those of one second are, edges do not say.
         let newest_left = id::sibling_id(prefix::ENDPOINT, last_edge, u128::MAX);
@@ -43,7 +43,7 @@ pub(super) fn find_endpoint(
     view: &View<'_>,
     shared: &ServiceState,
     endpoint_id: &str,
-) -> Result<Option<Endpoint>, StoreError> {
+) -> StoreResult<Option<Endpoint>> {
     let is_enough = |found: &[Endpoint], last_edge: &str| {
         let oldest = id::sibling_id(prefix::ENDPOINT, endpoint_id, 0);
         found.iter().any(|it| it.id == endpoint_id)
@@ -58,7 +58,7 @@ fn edge_endpoints(
     shared: &ServiceState,
     from: Option<&str>,
     is_enough: impl Fn(&[Endpoint], &str) -> bool,
-) -> Result<Vec<Endpoint>, StoreError> {
+) -> StoreResult<Vec<Endpoint>> {
     let mut found =
         collect_endpoints(view, from, &is_enough, |edge| https_edge_endpoints(view, shared, edge))?;
     let missing = shared.publisher.missing_ports();
@@ -76,8 +76,8 @@ fn collect_endpoints<E: Document>(
     view: &View<'_>,
     from: Option<&str>,
     is_enough: &impl Fn(&[Endpoint], &str) -> bool,
-    endpoints: impl Fn(E) -> Result<Vec<Endpoint>, StoreError>,
-) -> Result<Vec<Endpoint>, StoreError> {
+    endpoints: impl Fn(E) -> StoreResult<Vec<Endpoint>>,
+) -> StoreResult<Vec<Endpoint>> {
     let mut before = from.map(|from| id::sibling_id(E::PREFIX, from, u128::MAX));
     let mut found = Vec::new();
     loop {
@@ -99,7 +99,7 @@ fn https_edge_endpoints(
     view: &View<'_>,
     shared: &ServiceState,
     edge: HttpsEdge,
-) -> Result<Vec<Endpoint>, StoreError> {
+) -> StoreResult<Vec<Endpoint>> {
     if !routes_of(view, &edge.id)?.iter().any(|route| route.backend.is_some()) {
         return Ok(Vec::new());
     }

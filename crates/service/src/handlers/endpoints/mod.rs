@@ -3,23 +3,21 @@
 mod cloud;
 mod edges;
 
-use ginnel_api::id::{has_prefix, prefix};
+use ginnel_api::id::has_prefix;
 use ginnel_api::remote::endpoints::{Endpoint, Get, List};
 use ginnel_api::remote::{REGION, Ref};
 use ginnel_api::{Operation, Text};
 use ginnel_base::address::EndpointUrl;
 use ginnel_gateway::{Gateway, is_internal};
-use ginnel_store::{StoreError, View};
+use ginnel_store::StoreResult;
 
-use super::{Context, Handler, OperationResult, on};
-use crate::Refusal;
-use crate::address::Base;
 use crate::agents::{own_port, public_host, tunnel_row};
 use crate::cloud_endpoint::CloudEndpoint;
 use crate::cluster::{self, TunnelDocument};
 use crate::context::check_before;
 use crate::domains;
 use crate::domains::HOSTPORTS_OWNER;
+use crate::handlers::prelude::*;
 
 /// As many as there are.
 const ALL: usize = usize::MAX >> 1;
@@ -56,7 +54,7 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 }
 
 /// The endpoint with this identifier, of whichever kind.
-async fn find_endpoint(service: &Context, id: String) -> Result<Option<Endpoint>, Refusal> {
+async fn find_endpoint(service: &Context, id: String) -> Result<Option<Endpoint>> {
     let (shared, tunnels) = (service.shared.clone(), local_tunnels(service));
     let read = service.read(move |view| {
         if let Some(endpoint) = view.find_document::<CloudEndpoint>(&id)? {
@@ -83,7 +81,7 @@ fn local_tunnels(service: &Context) -> Option<Vec<TunnelDocument>> {
 fn tunnel_endpoints(
     view: &View<'_>,
     here: Option<Vec<TunnelDocument>>,
-) -> Result<Vec<Endpoint>, StoreError> {
+) -> StoreResult<Vec<Endpoint>> {
     let tunnels = match here {
         Some(tunnels) => tunnels,
         None => cluster::row_page(view, None, ALL)?,
@@ -147,25 +145,22 @@ pub(super) fn shown_cloud(
     gateway: &Gateway,
     base: &Base,
     endpoint: CloudEndpoint,
-) -> Result<Endpoint, StoreError> {
+) -> StoreResult<Endpoint> {
     Ok(with_addresses(complete_endpoint(view, cloud::to_endpoint(gateway, endpoint))?, base))
 }
 
 /// Adds what is only looked up for those that are shown.
-async fn complete_all(
-    service: &Context,
-    endpoints: Vec<Endpoint>,
-) -> Result<Vec<Endpoint>, Refusal> {
+async fn complete_all(service: &Context, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>> {
     let base = service.shared.base.clone();
     let read = service.read(move |view| {
         let complete = endpoints.into_iter().map(|endpoint| complete_endpoint(view, endpoint));
         let complete = complete.map(|endpoint| Ok(with_addresses(endpoint?, &base)));
-        complete.collect::<Result<Vec<_>, Refusal>>()
+        complete.collect::<Result<Vec<_>>>()
     });
     read.await
 }
 
-fn complete_endpoint(view: &View<'_>, mut endpoint: Endpoint) -> Result<Endpoint, StoreError> {
+fn complete_endpoint(view: &View<'_>, mut endpoint: Endpoint) -> StoreResult<Endpoint> {
     if let Some(edge) = &endpoint.edge {
         let owners = view.references(&edge.id, HOSTPORTS_OWNER)?;
         endpoint.principal = owners.first().and_then(|owner| reference_to(owner));

@@ -272,8 +272,6 @@ fn invalid_data(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) ->
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -1,7 +1,5 @@
 //! Two nodes in one process, each with a gateway of its own, and visitors who come to the wrong one.
 
-#![allow(clippy::unwrap_used)]
-
 mod lost;
 
 use std::sync::Arc;
