@@ -84,7 +84,7 @@ fn read_options(
         let key = service::read_admin_key(file).map_err(|problem| refuse(problem.to_string()))?;
         config.options.tokens.admin_key = Some(key);
     }
-    // What is passed takes the place of the other kind of database.
+    // An argument with a database replaces a database of the other kind.
     let store = &mut config.options.store;
     match (has_value("path")?, has_value("store")?) {
         (true, false) => store.server = None,

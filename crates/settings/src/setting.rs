@@ -371,7 +371,7 @@ impl<C> Setting<C> {
     /// Reads values like [`Setting::replace_value`], within other bounds.
     ///
     /// # Errors
-    /// With what is wrong, for a sentence behind the name of the setting.
+    /// If a value cannot be read. The problem is the end of a sentence that begins with the name of the setting.
     pub fn replace_within(
         &self,
         config: &mut C,

@@ -55,7 +55,7 @@ class Service(InProcess):
     """The management API, served from this process until `stop` or the end of a `with` block."""
 
     _keywords: dict[str, object]
-    """The settings that the caller has passed as arguments, until the service starts: it may hold secrets."""
+    """The settings among the caller's arguments, until the service starts; they may be secrets."""
 
     @_keeps_settings
     @takes_options

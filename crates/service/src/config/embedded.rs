@@ -37,11 +37,11 @@ pub fn load_embedded(file: Option<&Path>, values: Value) -> Result<ServeConfig, 
     Ok(config)
 }
 
-/// Reads the value of a keyword argument into the settings that it stands for; none resets them. An argument may
-/// exceed the bounds of a file. The start of the service rejects values that cannot work.
+/// Reads the value of a keyword argument into its settings. `None` resets them. An argument may exceed the bounds of a
+/// file. The start of the service rejects values that cannot work.
 ///
 /// # Errors
-/// If there is no such keyword, or the value cannot be read. The problem begins with the keyword.
+/// If the keyword is unknown, or the value cannot be read. The problem begins with the keyword.
 pub fn replace_keyword(
     config: &mut ServeConfig,
     keyword: &str,
