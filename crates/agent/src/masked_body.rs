@@ -19,7 +19,7 @@ pub struct MaskedBody {
     pub bytes: Vec<u8>,
     /// The body to send instead of the masked one, without its codings; `None` if nothing is masked.
     pub replacement: Option<Vec<u8>>,
-    /// If true, nobody knows which secrets the body has, so that none of it is shown.
+    /// If true, the body is not shown, because it may have secrets that cannot be found.
     pub is_hidden: bool,
 }
 

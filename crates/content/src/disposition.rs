@@ -99,7 +99,7 @@ struct Parameter {
 
 impl Parameter {
     /// The text of a plain parameter. Browsers write a quote and the ends of lines as percent signs with two digits (HTML,
-    /// section 4.10.21.8), and nothing else.
+    /// section 4.10.21.8), and no other letters.
     fn text(&self) -> String {
         let text = decode_words(&self.value);
         match self.is_quoted {

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 /// The kind of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// There is no body.
+    /// The message has no body.
     Empty,
     /// One JSON value.
     Json,
@@ -43,7 +43,7 @@ pub enum BodyKind {
     Binary,
 }
 
-/// What decides about the kind of a body.
+/// The facts that decide about the kind of a body.
 pub(crate) struct KindSource<'a> {
     /// The media type in lower case, without parameters.
     pub media_type: &'a str,

@@ -276,7 +276,7 @@ impl<'a> ReadableBody<'a> {
         let is_text = may_be_text && is_readable(&decoded, is_sure, &self.media_type);
         let text = is_text.then_some(&*decoded.text);
         let file = BodyKind::of_file(&self.media_type, bytes);
-        // Bytes that look like text are no image unless they begin like one.
+        // Bytes that look like text are an image only if they begin like one.
         let is_file = text.is_none() || !is_media(&self.media_type) || BodyKind::has_magic(bytes);
         if let Some(kind) = file.filter(|_| is_file) {
             return (charset, kind, false);

@@ -14,7 +14,7 @@ pub struct BodyView {
     pub media_type: String,
     /// The kind, such as `json`.
     pub kind: &'static str,
-    /// The text; none if the body is not text.
+    /// The text of a body that is text.
     pub text: Option<String>,
     /// The lines of a body in parts, if they are text; empty for an empty body.
     pub raw_text: Option<String>,
@@ -28,7 +28,7 @@ pub struct BodyView {
     pub encoding: Option<String>,
     /// A coding that could not be removed, and the reason.
     pub unread: Option<String>,
-    /// If true, none of the body is shown: it has a coding that cannot be removed, and may have secrets.
+    /// If true, the body is not shown: it has a coding that cannot be removed, and may have secrets.
     pub hidden: bool,
     /// The number of bytes of the content without its codings.
     pub size: usize,
@@ -61,7 +61,7 @@ pub struct PartView {
     pub media_type: String,
     /// The kind, such as `text`.
     pub kind: &'static str,
-    /// The text; none if the content is not text.
+    /// The text of content that is text.
     pub text: Option<String>,
     /// The content, if it is not text.
     pub body: Option<Base64>,

@@ -7,11 +7,11 @@ pub(super) struct TermText {
     pub is_negated: bool,
     /// The word in front of the colon; empty if the term has none.
     word: String,
-    /// What follows the colon; the whole term if there is no word. Of a header with a value, its name.
+    /// The text after the colon, or the whole term without a word. Of a header with a value, its name.
     value: String,
     /// The value of a header.
     pub header_value: Option<String>,
-    /// If true, the last value was in quotes, and all letters of it stand for themselves.
+    /// If true, the last value was in quotes, so an asterisk in it is an asterisk.
     pub is_quoted: bool,
 }
 

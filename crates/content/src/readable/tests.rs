@@ -11,7 +11,7 @@ use crate::coding::UnreadReason;
 
 const MAX: usize = 1 << 20;
 
-/// What is expected of a body.
+/// The expected reading of a body.
 #[derive(Debug, PartialEq, Eq)]
 struct Reading<'a> {
     kind: BodyKind,
