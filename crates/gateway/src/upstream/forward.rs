@@ -364,13 +364,16 @@ mod tests {
         }
     }
 
-    /// A server whose connections take two requests and answer the first alone.
-    #[derive(Default)]
-    struct AnswersOnce {
+    const EMPTY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+    /// A server whose connections send this answer so many times, and close on the next request.
+    struct AnswersSome {
+        answer: &'static str,
+        times: usize,
         dials: AtomicUsize,
     }
 
-    impl Target for AnswersOnce {
+    impl Target for AnswersSome {
         fn key(&self) -> &str {
             "server"
         }
@@ -386,11 +389,16 @@ mod tests {
         ) -> BoxFuture<'a, Result<Io, DialError>> {
             self.dials.fetch_add(1, Relaxed);
             let (near, mut far) = tokio::io::duplex(4096);
+            let (answer, times) = (self.answer, self.times);
             tokio::spawn(async move {
                 let mut head = [0; 4096];
-                assert_ne!(far.read(&mut head).await.unwrap(), 0);
-                far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-                assert_ne!(far.read(&mut head).await.unwrap(), 0);
+                for _ in 0..times {
+                    if far.read(&mut head).await.unwrap() == 0 {
+                        return;
+                    }
+                    far.write_all(answer.as_bytes()).await.unwrap();
+                }
+                assert!(far.read(&mut head).await.is_ok());
             });
             Box::pin(std::future::ready(Ok(Box::new(near) as Io)))
         }
@@ -412,23 +420,54 @@ mod tests {
 
     #[tokio::test]
     async fn a_kept_connection_that_closes_unanswered_fails_nothing_that_may_be_repeated() {
-        let target = Arc::new(AnswersOnce::default());
+        let target = Arc::new(AnswersSome { answer: EMPTY, times: 1, dials: AtomicUsize::new(0) });
         let upstream = Upstream {
             target: target.clone(),
             pool: UpstreamPools::new(1).pool_for_target(target.as_ref()),
         };
 
         for dials in [1, 2, 3] {
-            let response = match forwarded(&upstream, Method::GET).await {
-                ForwardOutcome::Answered(response) => Some(response),
-                _ => None,
-            };
-            response.unwrap().into_body().collect().await.unwrap();
+            read_body_of(forwarded(&upstream, Method::GET).await).await;
             assert_eq!(target.dials.load(Relaxed), dials);
         }
         let lost = forwarded(&upstream, Method::POST).await;
         assert!(matches!(lost, ForwardOutcome::Lost(_)));
         assert_eq!(target.dials.load(Relaxed), 3);
+    }
+
+    /// The whole body of an answer.
+    async fn read_body_of(outcome: ForwardOutcome) -> Vec<u8> {
+        let response = match outcome {
+            ForwardOutcome::Answered(response) => Some(response),
+            _ => None,
+        };
+        response.unwrap().into_body().collect().await.unwrap().to_bytes().to_vec()
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_answer_was_repaired_carries_no_other() {
+        for (fields, body, dials) in [
+            ("Content-Length: 4", "page", 1),
+            ("Content-Length : 4", "page", 2),
+            ("X-Frame-Options : DENY\r\nContent-Length: 4", "page", 2),
+            ("Transfer-Encoding: chunked", "4\r\npage\r\n0\r\n\r\n", 1),
+            ("Transfer-Encoding: chunked", "4 \r\npage\r\n0\r\n\r\n", 2),
+            ("Transfer-Encoding: chunked", "4\r\npage\r\n0\r\nX : y\r\n\r\n", 2),
+        ] {
+            let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{body}").leak();
+            let target = Arc::new(AnswersSome { answer, times: 2, dials: AtomicUsize::new(0) });
+            let upstream = Upstream {
+                target: target.clone(),
+                pool: UpstreamPools::new(1).pool_for_target(target.as_ref()),
+            };
+
+            for _ in 0..2 {
+                let read = read_body_of(forwarded(&upstream, Method::GET).await).await;
+                assert_eq!(read, b"page", "{answer:?}");
+            }
+
+            assert_eq!(target.dials.load(Relaxed), dials, "{answer:?}");
+        }
     }
 
     /// What becomes of a request at such an agent, and how often it was sent.
