@@ -50,6 +50,8 @@ class Local(BaseHTTPRequestHandler):
     wbufsize = -1
     answer: tuple[int, str, bytes] | None = None
     release = threading.Event()
+    arrived = threading.Event()
+    """Set when `/slow` has arrived."""
 
     def handle_one(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -57,6 +59,7 @@ class Local(BaseHTTPRequestHandler):
         if self.path.startswith("/status/"):
             status = int(self.path.removeprefix("/status/")[:3])
         if self.path.startswith("/slow"):
+            self.arrived.set()
             self.release.wait(PATIENCE / 1000)
         self.send_response(status)
         self.send_header("Content-Type", media_type)
@@ -94,9 +97,12 @@ class House:
         agent: ginnel.Agent,
         local: int,
         release: threading.Event | None = None,
+        arrived: threading.Event | None = None,
     ) -> None:
         self.release = release or threading.Event()
         """Once set, the local service answers `/slow`."""
+        self.arrived = arrived or threading.Event()
+        """Set when the local service has got a request for `/slow`."""
         self.service = service
         self.agent = agent
         self.local = local
@@ -150,11 +156,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    release = threading.Event()
-    handler = type("Handler", (Local,), {"release": release})
+    release, arrived = threading.Event(), threading.Event()
+    handler = type("Handler", (Local,), {"release": release, "arrived": arrived})
     with serving(handler) as local, ginnel.Service() as service, ginnel.Agent(service) as agent:
         try:
-            yield House(service, agent, local, release)
+            yield House(service, agent, local, release, arrived)
         finally:
             release.set()
 

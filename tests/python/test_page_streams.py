@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -273,8 +274,12 @@ def test_fields_are_read_without_their_description(page: Page) -> None:
 
 
 def test_the_time_of_a_request_is_shown_by_stages(house: House, page: Page) -> None:
-    release = threading.Timer(0.3, house.release.set)
-    release.start()
+    def release() -> None:
+        house.arrived.wait()
+        time.sleep(0.3)
+        house.release.set()
+
+    threading.Thread(target=release, daemon=True).start()
     house.send("/slow")
     choose(page, "/slow")
 

@@ -299,6 +299,10 @@ fn decode_body(body: &str, is_base64: bool, head: &[u8]) -> Option<Vec<u8>> {
         ..BodyHead::default()
     };
     let read = ReadableBody::read(&head, body.as_bytes(), 0);
+    // The text itself is Unicode: zeros in it do not make it UTF-16.
+    if !read.is_charset_stated() {
+        return Some(body.as_bytes().to_vec());
+    }
     // The charset has the byte order mark.
     let text = body.strip_prefix('\u{feff}').unwrap_or(body);
     Some(read.encode_text(text).unwrap_or_else(|_| body.as_bytes().to_vec()))
@@ -379,6 +383,7 @@ mod tests {
         for (content_type, text, expected) in [
             ("text/plain; charset=shift_jis", "月", &b"\x8c\x8e"[..]),
             ("text/plain; charset=utf-16be", "a", b"\0a"),
+            ("text/plain", "h\0éo", "h\0éo".as_bytes()),
             ("text/plain; charset=windows-1252", "茶", "茶".as_bytes()),
             ("text/plain", "\u{feff}ë", "\u{feff}ë".as_bytes()),
             ("text/xml", "<?xml version='1.0' encoding='latin1'?><a>ë</a>", {

@@ -114,7 +114,7 @@ impl LogWriter {
         };
         logging::set_levels(&levels.0);
         let (last, over) = channel();
-        let records = LogLines { over, format: format.unwrap_or_default(), is_last: false };
+        let records = LogRecordLines { over, format: format.unwrap_or_default(), is_last: false };
         let writing = start_writing("ginnel-log", records, output);
         Ok(Self { writing: or_debug!(writing, "cannot start the log's thread"), last })
     }
@@ -149,7 +149,7 @@ fn environment_levels() -> Option<LogLevels> {
 }
 
 /// The lines of the records of this process.
-struct LogLines {
+struct LogRecordLines {
     /// Disconnected when no more records are to come.
     over: Receiver<()>,
     format: LogFormat,
@@ -157,7 +157,7 @@ struct LogLines {
     is_last: bool,
 }
 
-impl LineSource for LogLines {
+impl LineSource for LogRecordLines {
     fn take_lines(&mut self, lines: &mut String) -> Option<u64> {
         if self.is_last {
             return None;

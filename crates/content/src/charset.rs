@@ -16,30 +16,30 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// A charset, and whether the text begins with a byte order mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset {
-    form: TextForm,
+    form: CharsetForm,
     has_mark: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TextForm {
+enum CharsetForm {
     /// A charset of encoding_rs, other than UTF-16.
     Bytes(&'static Encoding),
-    Wide(WideForm),
+    Wide(WideCharset),
 }
 
 /// UTF-16 or UTF-32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct WideForm {
+struct WideCharset {
     unit: usize,
     is_little_endian: bool,
 }
 
 /// UTF-32 comes first: its byte order mark begins with that of UTF-16.
-const WIDE_FORMS: [WideForm; 4] = [
-    WideForm { unit: 4, is_little_endian: true },
-    WideForm { unit: 4, is_little_endian: false },
-    WideForm { unit: 2, is_little_endian: true },
-    WideForm { unit: 2, is_little_endian: false },
+const WIDE_CHARSETS: [WideCharset; 4] = [
+    WideCharset { unit: 4, is_little_endian: true },
+    WideCharset { unit: 4, is_little_endian: false },
+    WideCharset { unit: 2, is_little_endian: true },
+    WideCharset { unit: 2, is_little_endian: false },
 ];
 
 /// A text that has a letter its charset does not have.
@@ -65,9 +65,9 @@ pub struct DecodedText<'a> {
 
 impl Charset {
     /// UTF-8 without a byte order mark.
-    pub const UTF_8: Self = Self { form: TextForm::Bytes(UTF_8), has_mark: false };
+    pub const UTF_8: Self = Self { form: CharsetForm::Bytes(UTF_8), has_mark: false };
     /// The charset of text that names none and is not UTF-8. Every byte is a letter in it.
-    pub const LATIN_1: Self = Self { form: TextForm::Bytes(WINDOWS_1252), has_mark: false };
+    pub const LATIN_1: Self = Self { form: CharsetForm::Bytes(WINDOWS_1252), has_mark: false };
 
     /// Finds the charset with a label, for a text with these bytes. Returns `None` for an unknown label, and for charsets
     /// that browsers refuse to decode, such as `hz-gb-2312`.
@@ -75,16 +75,16 @@ impl Charset {
         let form = match label_of_whatwg(label).as_str() {
             "utf-16" | "utf16" => wide_form(bytes, 2),
             "utf-32" | "utf32" => wide_form(bytes, 4),
-            "utf-32le" => TextForm::Wide(WideForm { unit: 4, is_little_endian: true }),
-            "utf-32be" => TextForm::Wide(WideForm { unit: 4, is_little_endian: false }),
+            "utf-32le" => CharsetForm::Wide(WideCharset { unit: 4, is_little_endian: true }),
+            "utf-32be" => CharsetForm::Wide(WideCharset { unit: 4, is_little_endian: false }),
             label => {
                 let found = Encoding::for_label_no_replacement(label.as_bytes())?;
                 match found {
                     it if it == UTF_16LE || it == UTF_16BE => {
-                        TextForm::Wide(WideForm { unit: 2, is_little_endian: it == UTF_16LE })
+                        CharsetForm::Wide(WideCharset { unit: 2, is_little_endian: it == UTF_16LE })
                     }
                     it if it == REPLACEMENT => return None,
-                    it => TextForm::Bytes(it),
+                    it => CharsetForm::Bytes(it),
                 }
             }
         };
@@ -93,31 +93,31 @@ impl Charset {
 
     /// Finds the charset that a byte order mark names.
     pub fn from_byte_order_mark(bytes: &[u8]) -> Option<Self> {
-        let wide = WIDE_FORMS.into_iter().map(TextForm::Wide);
-        let form = wide.chain([TextForm::Bytes(UTF_8)]).find(|form| form.has_mark(bytes))?;
+        let wide = WIDE_CHARSETS.into_iter().map(CharsetForm::Wide);
+        let form = wide.chain([CharsetForm::Bytes(UTF_8)]).find(|form| form.has_mark(bytes))?;
         Some(Self { form, has_mark: true })
     }
 
     /// Finds UTF-16 or UTF-32 by the zeros that ASCII has in it (RFC 4627, section 3).
     pub fn from_zeros(bytes: &[u8]) -> Option<Self> {
-        let form = WIDE_FORMS.into_iter().find(|form| form.is_likely(bytes))?;
-        Some(Self { form: TextForm::Wide(form), has_mark: false })
+        let form = WIDE_CHARSETS.into_iter().find(|form| form.is_likely(bytes))?;
+        Some(Self { form: CharsetForm::Wide(form), has_mark: false })
     }
 
     /// The name in lower case, such as `utf-8`.
     pub fn name(self) -> &'static str {
         match self.form {
-            TextForm::Wide(WideForm { unit: 2, is_little_endian: true }) => "utf-16le",
-            TextForm::Wide(WideForm { unit: 2, is_little_endian: false }) => "utf-16be",
-            TextForm::Wide(WideForm { is_little_endian: true, .. }) => "utf-32le",
-            TextForm::Wide(WideForm { is_little_endian: false, .. }) => "utf-32be",
-            TextForm::Bytes(encoding) => name_in_lower_case(encoding),
+            CharsetForm::Wide(WideCharset { unit: 2, is_little_endian: true }) => "utf-16le",
+            CharsetForm::Wide(WideCharset { unit: 2, is_little_endian: false }) => "utf-16be",
+            CharsetForm::Wide(WideCharset { is_little_endian: true, .. }) => "utf-32le",
+            CharsetForm::Wide(WideCharset { is_little_endian: false, .. }) => "utf-32be",
+            CharsetForm::Bytes(encoding) => name_in_lower_case(encoding),
         }
     }
 
     /// Returns true for UTF-16 and UTF-32.
     pub fn is_wide(self) -> bool {
-        matches!(self.form, TextForm::Wide(_))
+        matches!(self.form, CharsetForm::Wide(_))
     }
 
     /// Decodes bytes without the byte order mark. If the bytes are cut off, a letter at the end that is not complete is
@@ -128,14 +128,14 @@ impl Charset {
             false => bytes,
         };
         let mut decoded = match self.form {
-            TextForm::Wide(form) => form.decode(bytes, is_cut),
-            TextForm::Bytes(it) if it == UTF_8 => decode_utf8(bytes, is_cut),
-            TextForm::Bytes(encoding) => {
+            CharsetForm::Wide(form) => form.decode(bytes, is_cut),
+            CharsetForm::Bytes(it) if it == UTF_8 => decode_utf8(bytes, is_cut),
+            CharsetForm::Bytes(encoding) => {
                 let (text, has_errors) = encoding.decode_without_bom_handling(bytes);
                 DecodedText { text, has_errors }
             }
         };
-        let is_half = is_cut && decoded.has_errors && self.form != TextForm::Bytes(UTF_8);
+        let is_half = is_cut && decoded.has_errors && self.form != CharsetForm::Bytes(UTF_8);
         if is_half && decoded.text.ends_with(char::REPLACEMENT_CHARACTER) {
             let text = decoded.text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
             let has_errors = text.contains(char::REPLACEMENT_CHARACTER);
@@ -151,8 +151,8 @@ impl Charset {
     pub fn encode(self, text: &str) -> Result<Vec<u8>, UnencodableText> {
         let mut bytes = if self.has_mark { self.form.mark() } else { Vec::new() };
         match self.form {
-            TextForm::Wide(form) => form.encode_into(text, &mut bytes),
-            TextForm::Bytes(encoding) => {
+            CharsetForm::Wide(form) => form.encode_into(text, &mut bytes),
+            CharsetForm::Bytes(encoding) => {
                 let (encoded, _, has_errors) = encoding.encode(text);
                 if has_errors {
                     return Err(UnencodableText {
@@ -167,7 +167,7 @@ impl Charset {
     }
 }
 
-impl TextForm {
+impl CharsetForm {
     fn mark(self) -> Vec<u8> {
         let mut mark = Vec::new();
         match self {
@@ -184,7 +184,7 @@ impl TextForm {
     }
 }
 
-impl WideForm {
+impl WideCharset {
     fn read_unit(self, unit: &[u8]) -> u32 {
         let add = |number: u32, byte: &u8| number << 8 | u32::from(*byte);
         match self.is_little_endian {
@@ -242,11 +242,11 @@ impl WideForm {
 
 /// Finds the byte order of a charset whose label does not name it. Without a sign of the order it is little-endian, as in
 /// browsers.
-fn wide_form(bytes: &[u8], unit: usize) -> TextForm {
-    let forms = WIDE_FORMS.into_iter().filter(|form| form.unit == unit);
-    let marked = forms.clone().find(|form| TextForm::Wide(*form).has_mark(bytes));
+fn wide_form(bytes: &[u8], unit: usize) -> CharsetForm {
+    let forms = WIDE_CHARSETS.into_iter().filter(|form| form.unit == unit);
+    let marked = forms.clone().find(|form| CharsetForm::Wide(*form).has_mark(bytes));
     let form = marked.or_else(|| forms.clone().find(|form| form.is_likely(bytes)));
-    TextForm::Wide(form.unwrap_or(WideForm { unit, is_little_endian: true }))
+    CharsetForm::Wide(form.unwrap_or(WideCharset { unit, is_little_endian: true }))
 }
 
 /// Returns a label as the Encoding Standard writes it.

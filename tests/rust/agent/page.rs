@@ -100,7 +100,7 @@ async fn the_first_view_is_data_and_nothing_in_it_is_more() {
     let filtered = first_view(&filtered.text().await.unwrap());
     assert_eq!(filtered["filter"], "status:5x\"></script>");
     let problem = filtered["problem"].as_str().unwrap();
-    assert!(problem.contains("status:5x></script>: must be a number"), "{problem}");
+    assert!(problem.contains("status:5x\"></script>: must be a number"), "{problem}");
     assert_eq!(filtered["update"], Value::Null);
     let gone = whole.fetch("/inspect/http/0000000000000000").await.text().await.unwrap();
     assert_eq!(first_view(&gone)["chosen"], Value::Null);
