@@ -1,7 +1,7 @@
 //! Captured bodies made readable.
 //!
 //! [`ReadableBody`] is the one reading of a captured body. It removes content codings ([`coding`]), finds the charset
-//! ([`charset`]), splits forms ([`form`], [`multipart`]) and decides what the body is ([`BodyKind`]). The inspector, the
+//! ([`charset`]), splits forms ([`form`], [`multipart`]) and finds the kind of the body ([`BodyKind`]). The inspector, the
 //! agent API, exports, the filter, the cards in notebooks, and `text` and `json()` of captured messages use it, so that a
 //! body is the same everywhere.
 //!

@@ -48,7 +48,7 @@ pub struct BodyPart<'a> {
     pub name: Option<String>,
     /// The name of the file.
     pub file_name: Option<String>,
-    /// The value of `Content-Type`; empty if there is none.
+    /// The value of `Content-Type`, or an empty text.
     pub content_type: String,
     /// The content.
     pub bytes: &'a [u8],

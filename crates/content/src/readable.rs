@@ -33,9 +33,9 @@ const TEXT_TYPES: [&str; 10] = [
 /// The headers of a message that decide how its body is read.
 #[derive(Debug, Clone, Default)]
 pub struct BodyHead<'h> {
-    /// The value of `Content-Type`; empty if there is none.
+    /// The value of `Content-Type`, or an empty text.
     pub content_type: &'h str,
-    /// The values of `Content-Encoding`; none if the body is kept without its codings.
+    /// The values of `Content-Encoding`. Empty if the body is kept without its codings.
     pub content_encoding: Vec<&'h [u8]>,
     /// If true, the message has opened a WebSocket.
     pub opens_websocket: bool,
@@ -188,7 +188,7 @@ impl<'a> ReadableBody<'a> {
         self.is_cut
     }
 
-    /// Remarks about the reading: the codings and the charset, and what is missing or could not be read.
+    /// Remarks about the reading: the codings, the charset, missing ends and unreadable parts.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.content.removed.is_empty() {
