@@ -3,7 +3,7 @@
 //! The templates are matched here, and not by `axum::Router`, whose layers and routes are boxed anew
 //! for every request: 25 of 51 allocations of a read (`docs/benchmarks.md`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -45,8 +45,9 @@ const READING: &str = "GET, HEAD";
 /// What a path leads to.
 enum ApiPath {
     Root,
-    /// The OpenAPI document.
-    Description(Bytes),
+    /// The OpenAPI document. Only the first request for it writes it, because that takes longer than the rest of
+    /// the routes.
+    Description(OnceLock<Bytes>),
     /// A copy of the database.
     Download,
     Operations(PathHandlers),
@@ -80,14 +81,13 @@ pub(super) fn api_service(
 
 impl ApiRoutes {
     fn new(shared: Arc<ServiceState>, console: Option<ServiceConsole>) -> Self {
-        let description = openapi_document(&shared);
         let mut routes = Self { shared, console, paths: matchit::Router::new() };
         if routes.console.is_some() {
             routes.add_path("/console", ApiPath::Console);
             routes.insert_path("/console/{*path}".to_owned(), Arc::new(ApiPath::Console));
         }
         routes.add_path("/", ApiPath::Root);
-        routes.add_path("/openapi.json", ApiPath::Description(description));
+        routes.add_path("/openapi.json", ApiPath::Description(OnceLock::new()));
         routes.add_path(DATABASE_BACKUP.path, ApiPath::Download);
         for (path, instead) in NOT_OFFERED {
             routes.add_path(path, ApiPath::NotOffered(instead));
@@ -170,6 +170,7 @@ impl ApiRoutes {
             }
             Some(ApiPath::Download) => Refusal::no_such_method(head.uri.path(), "POST, OPTIONS"),
             Some(ApiPath::Description(document)) if is_read_request(head) => {
+                let document = document.get_or_init(|| openapi_document(shared));
                 return openapi_response(document.clone());
             }
             Some(ApiPath::Description(_)) => Refusal::no_such_method(head.uri.path(), READING),
