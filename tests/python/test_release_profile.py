@@ -27,7 +27,7 @@ SPEED, SIZE, LEAST_SIZE = 3, "s", "z"
 LEVELS = {
     "ginnel": SPEED,
     "ginnel-agent": SIZE,
-    "ginnel-api": LEAST_SIZE,
+    "ginnel-api": SIZE,
     "ginnel-base": SPEED,
     "ginnel-cli": LEAST_SIZE,
     "ginnel-client": SPEED,
