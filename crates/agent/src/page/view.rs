@@ -168,7 +168,7 @@ pub struct MessageView {
     /// What came after the body.
     pub trailers: Vec<HeaderView>,
     /// The body as it was sent, as far as it was kept. If it is masked, this is the masked body without its codings; for
-    /// a body with codings it is empty, because the coded form would give away what the other hides.
+    /// a body with codings it is empty, because the coded bytes contain the secrets.
     pub body: Base64,
     /// The body as people read it.
     #[serde(flatten)]

@@ -194,7 +194,7 @@ async fn a_visitor_of_the_wrong_node_is_served_as_if_it_were_the_right_one() {
     let nodes = two_nodes().await;
     let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
 
-    // The second takes the full path: visitors may not say for whom they come.
+    // The second takes the full path: visitors must not name another visitor.
     for more in ["", "x-forwarded-for: 192.0.2.66\r\n", "te: trailers\r\n"] {
         let there = visit(&nodes[1], &get("app.test", more)).await;
         let here = visit(&nodes[0], &get("app.test", more)).await;
