@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use ginnel_api::remote::{self, api_keys, backends, edges};
 use ginnel_api::{
-    Info, Kind, Number, Output, ParameterLocation, TextOrNumber, Verb, encode_arguments,
-    encode_operation, local,
+    Arguments, Info, Kind, Number, Operation, Output, ParameterLocation, TextOrNumber, Verb,
+    encode_arguments, encode_operation, local,
 };
 
 use serde_json::{Map, Value, json};
@@ -178,11 +178,12 @@ fn limits_are_counted_in_bytes() {
 
 #[test]
 fn nested_values_keep_their_order() {
-    let replace: edges::route_modules::policy::Replace = serde_json::from_value(json!({
+    let arguments = json!({
         "edge_id": "edghts_x", "id": "edghtsrt_y",
         "inbound": [{"name": "n", "actions": [{"type": "deny", "config": {"z": 1, "a": 2}}]}],
-    }))
-    .unwrap();
+    });
+    let mut arguments = Arguments(arguments.as_object().unwrap().clone());
+    let replace = edges::route_modules::policy::Replace::from_arguments(&mut arguments).unwrap();
 
     let call = encode_operation(&replace).unwrap();
 

@@ -53,7 +53,7 @@ pub use kind::{
 pub use operation::append_query;
 pub use operation::encode_component;
 pub use operation::{
-    Call, Info, Malformed, Operation, Output, Page, ParameterLocation, Resource, Verb,
+    Arguments, Call, Info, Malformed, Operation, Output, Page, ParameterLocation, Resource, Verb,
     encode_arguments, encode_operation,
 };
 pub use origin::Origin;

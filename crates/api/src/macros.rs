@@ -114,13 +114,13 @@ macro_rules! resource {
     ) => {
         $(
             $(#[doc = $op_doc])+
-            #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+            #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize)]
             #[allow(missing_docs)]
             pub struct $Name {
                 $( $(#[doc = $req_doc])* pub $req: $req_type, )*
                 $($(
                     $(#[doc = $opt_doc])*
-                    #[serde(default, skip_serializing_if = "Option::is_none")]
+                    #[serde(skip_serializing_if = "Option::is_none")]
                     pub $opt: Option<$opt_type>,
                 )*)?
             }
@@ -156,6 +156,15 @@ macro_rules! resource {
                     output: $crate::macros::resource!(@output $($output)?),
                     issues_secret: $crate::macros::issues_secret!($($issued)?),
                 };
+
+                #[allow(unused_variables)]
+                fn from_arguments(arguments: &mut $crate::Arguments) -> ::serde_json::Result<Self> {
+                    Ok(Self {
+                        $( $req: arguments.take_parameter(stringify!($req))?, )*
+                        $($( $opt: arguments.take_parameter(stringify!($opt))?, )*)?
+                    })
+                }
+
                 type Output = $crate::macros::resource!(@type $($output)?);
             }
 

@@ -6,14 +6,39 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::kind::wire_name;
 use super::{Field, Kind, Shape};
 
 /// One call of an API: its parameters are the fields of `Self`.
-pub trait Operation: Serialize + DeserializeOwned + Send + 'static {
+pub trait Operation: Serialize + Sized + Send + 'static {
     /// Where the operation lives and what it is called.
     const INFO: Info;
+
+    /// Takes the parameters from the arguments of a call.
+    ///
+    /// # Errors
+    /// If an argument does not have the type of its parameter.
+    fn from_arguments(arguments: &mut Arguments) -> serde_json::Result<Self>;
+
     /// What a successful call returns.
     type Output: Serialize + Send + 'static;
+}
+
+/// The arguments of a call, by the names of their parameters.
+#[derive(Debug, Default)]
+pub struct Arguments(pub Map<String, Value>);
+
+impl Arguments {
+    /// Takes the argument of the parameter with this Rust name; null if it is absent.
+    ///
+    /// # Errors
+    /// If the argument does not have the type of the parameter.
+    pub fn take_parameter<T: DeserializeOwned>(
+        &mut self,
+        name: &'static str,
+    ) -> serde_json::Result<T> {
+        serde_json::from_value(self.0.remove(wire_name(name)).unwrap_or_default())
+    }
 }
 
 /// An operation as data: everything but the Rust types.

@@ -1,5 +1,6 @@
 //! What handlers work with.
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -31,6 +32,13 @@ use crate::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
 pub(super) type OperationResult<O> = Result<<O as Operation>::Output>;
+
+/// The result of a handler's work on the database. Its type is erased, so that the code that carries the work to the
+/// database and back is compiled once, and not for each handler.
+type ErasedValue = Box<dyn Any + Send>;
+type ErasedRead = Box<dyn FnOnce(&View<'_>) -> Result<ErasedValue> + Send>;
+type ErasedWrite = Box<dyn FnMut(&Transaction<'_>) -> Result<ErasedValue> + Send>;
+type ResourceWrite<R> = Box<dyn FnMut(&Transaction<'_>) -> Result<R> + Send>;
 
 /// What all requests of a service share.
 pub(super) struct ServiceState {
@@ -142,8 +150,20 @@ impl ServiceState {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let job = self.run_and_publish(TypedJob::new_boxed(work)).await?;
-        TypedJob::<W, T, E>::downcast_result(job)
+        self.write_repeatable(move |change: &Transaction<'_>| work.clone()(change)).await
+    }
+
+    /// As [`ServiceState::write`], with work that may be called again.
+    async fn write_repeatable<T, E>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let job = self.run_and_publish(TypedJob::from_repeatable(work)).await?;
+        TypedJob::<T, E>::downcast_result(job)
     }
 
     /// Runs a job, and waits until what it has changed is live.
@@ -158,11 +178,15 @@ impl ServiceState {
 
 impl Context {
     /// Reads from one state of the database.
-    pub async fn read<T: Send + 'static>(
+    pub fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.shared.store.read(work).await
+    ) -> impl Future<Output = Result<T>> + Send {
+        self.finish_read(Box::new(move |view| Ok(Box::new(work(view)?))))
+    }
+
+    async fn finish_read<T: 'static>(&self, work: ErasedRead) -> Result<T> {
+        downcast_value(self.shared.store.read(work).await?)
     }
 
     /// The facts that the removal of a resource needs.
@@ -196,36 +220,47 @@ impl Context {
 
     /// Changes the database, with an event of the audit trail and those for whoever subscribes; a refusal
     /// leaves it as it was.
-    pub async fn write<T: Send + 'static>(
+    pub fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T> + Clone + Send + 'static,
-    ) -> Result<T> {
-        let Some(call) = self.call.clone() else { return self.shared.write(work).await };
+    ) -> impl Future<Output = Result<T>> + Send {
+        self.finish_write(Box::new(move |change| Ok(Box::new(work.clone()(change)?))))
+    }
+
+    async fn finish_write<T: 'static>(&self, work: ErasedWrite) -> Result<T> {
+        downcast_value(self.write_erased(work).await?)
+    }
+
+    async fn write_erased(&self, mut work: ErasedWrite) -> Result<ErasedValue> {
+        let Some(call) = self.call.clone() else { return self.shared.write_repeatable(work).await };
         let (trail, events) = (self.shared.audit.clone(), self.shared.events.clone());
         let principal =
             Principal { id: self.caller.owner_id.clone(), key_id: self.caller.key_id.clone() };
-        let audited = move |change: &Transaction<'_>| -> Result<T> {
-            let made = work(change)?;
-            trail.record_success(change, &call)?;
-            Ok(made)
-        };
         let recorded = move |change: &Transaction<'_>| {
-            events.change_and_record(change, Some(&principal), audited)
+            events.change_and_record(change, Some(&principal), |change| {
+                let made = work(change)?;
+                trail.record_success(change, &call)?;
+                Ok(made)
+            })
         };
-        self.shared.write(recorded).await
+        self.shared.write_repeatable(recorded).await
     }
 
     /// Changes the database, and shows the resource that came of it.
-    pub async fn write_resource<R: StoredResource>(
+    pub fn write_resource<R: StoredResource>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<R> + Clone + Send + 'static,
-    ) -> Result<R> {
+    ) -> impl Future<Output = Result<R>> + Send {
+        self.finish_resource(Box::new(move |change| work.clone()(change)))
+    }
+
+    async fn finish_resource<R: StoredResource>(&self, mut work: ResourceWrite<R>) -> Result<R> {
         let has_acme = self.shared.has_acme;
-        let changed = self.write(move |change| {
+        let changed = self.finish_write(Box::new(move |change| {
             let mut resource = work(change)?;
             resource.complete(change, has_acme)?;
-            Ok(resource)
-        });
+            Ok(Box::new(resource))
+        }));
         Ok(self.with_addresses(changed.await?))
     }
 
@@ -319,6 +354,11 @@ impl Context {
         resource.observe(&self.shared);
         resource
     }
+}
+
+fn downcast_value<T: 'static>(value: ErasedValue) -> Result<T> {
+    let unexpected = |_| Refusal::new(code::UNEXPECTED, "unexpected failure");
+    value.downcast().map(|value| *value).map_err(unexpected)
 }
 
 /// The resource with this identifier, as it is stored.

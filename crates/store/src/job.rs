@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{StoreError, StoreResult, Transaction, View};
+use super::{StoreError, Transaction, View};
 
 /// A change that waits to be made, then goes back to its caller with what came of it.
 pub trait Job: Any + Send {
@@ -19,25 +19,36 @@ pub trait Job: Any + Send {
     fn is_made(&self) -> bool;
 }
 
+/// The work of a job, which may be called again.
+type Work<T, E> = Box<dyn FnMut(&Transaction<'_>) -> Result<T, E> + Send>;
+
 /// A job with the types of its caller.
-pub struct TypedJob<W, T, E> {
-    work: W,
+pub struct TypedJob<T, E> {
+    work: Work<T, E>,
     /// None until the change is made.
     result: Option<Result<T, E>>,
 }
 
-impl<W, T, E> TypedJob<W, T, E>
+impl<T, E> TypedJob<T, E>
 where
-    W: FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    /// The job that does `work`.
-    pub fn new_boxed(work: W) -> Box<dyn Job> {
-        Box::new(Self { work, result: None })
+    /// Returns the job that does `work`.
+    pub fn new_boxed(
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
+    ) -> Box<dyn Job> {
+        Self::from_repeatable(move |transaction: &Transaction<'_>| work.clone()(transaction))
     }
 
-    /// What came of a job of these types.
+    /// Returns the job that does `work`, which makes the same change at each call.
+    pub fn from_repeatable(
+        work: impl FnMut(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Box<dyn Job> {
+        Box::new(Self { work: Box::new(work), result: None })
+    }
+
+    /// Returns the result of a job of these types.
     pub fn downcast_result(job: Box<dyn Job>) -> Result<T, E> {
         let job: Box<dyn Any> = job;
         let result = job.downcast::<Self>().ok().and_then(|job| job.result);
@@ -45,14 +56,13 @@ where
     }
 }
 
-impl<W, T, E> Job for TypedJob<W, T, E>
+impl<T, E> Job for TypedJob<T, E>
 where
-    W: FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> bool {
-        let result = catch_unwind(AssertUnwindSafe(|| self.work.clone()(transaction)));
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(transaction)));
         self.result = Some(result.unwrap_or_else(|_| Err(StoreError::Panicked.into())));
         self.is_made()
     }
@@ -71,45 +81,29 @@ pub(super) trait ReadJob: Any + Send {
     fn run(&mut self, view: &View<'_>);
 }
 
+/// The work of a read, which is called once.
+type ReadWork<T, E> = Box<dyn FnOnce(&View<'_>) -> Result<T, E> + Send>;
+
 /// A read with the types of its caller.
-pub(super) struct TypedRead<W, T, E> {
+pub(super) struct TypedRead<T, E> {
     /// None once it has run.
-    work: Option<W>,
+    work: Option<ReadWork<T, E>>,
     result: Option<Result<T, E>>,
 }
 
-impl<W, T, E> TypedRead<W, T, E>
+impl<T, E> TypedRead<T, E>
 where
-    W: FnOnce(&View<'_>) -> Result<T, E>,
-    E: From<StoreError>,
-{
-    pub fn new(work: W) -> Self {
-        Self { work: Some(work), result: None }
-    }
-
-    pub fn run(&mut self, view: &View<'_>) {
-        self.result = self.work.take().map(|work| work(view));
-    }
-
-    /// What was read; `ran` says whether it could be.
-    pub fn into_result(self, ran: StoreResult<()>) -> Result<T, E> {
-        ran?;
-        self.result.unwrap_or_else(|| Err(StoreError::Closed.into()))
-    }
-}
-
-impl<W, T, E> TypedRead<W, T, E>
-where
-    W: FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    /// The read with its types erased.
-    pub fn new_boxed(work: W) -> Box<dyn ReadJob> {
-        Box::new(Self::new(work))
+    /// Returns the read that does `work`.
+    pub fn new_boxed(
+        work: impl FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Box<dyn ReadJob> {
+        Box::new(Self { work: Some(Box::new(work)), result: None })
     }
 
-    /// What a read of these types gave.
+    /// Returns the result of a read of these types.
     pub fn downcast_result(job: Box<dyn ReadJob>) -> Result<T, E> {
         let job: Box<dyn Any> = job;
         let result = job.downcast::<Self>().ok().and_then(|job| job.result);
@@ -117,13 +111,12 @@ where
     }
 }
 
-impl<W, T, E> ReadJob for TypedRead<W, T, E>
+impl<T, E> ReadJob for TypedRead<T, E>
 where
-    W: FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
     fn run(&mut self, view: &View<'_>) {
-        TypedRead::run(self, view);
+        self.result = self.work.take().map(|work| work(view));
     }
 }

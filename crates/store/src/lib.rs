@@ -64,7 +64,7 @@ pub use waiting_events::{EventInStore, EventRow, WaitingTotals, waiting_destinat
 use ginnel_api::Origin;
 use ginnel_metrics::Families;
 
-use job::TypedRead;
+use job::{ReadJob, TypedRead};
 use postgres::PostgresReaders;
 use sqlite::{Locks, OpenDatabase, Readers};
 use writer::Writer;
@@ -310,16 +310,16 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
+        TypedRead::<T, E>::downcast_result(self.run_read(TypedRead::new_boxed(work)).await?)
+    }
+
+    async fn run_read(&self, mut job: Box<dyn ReadJob>) -> StoreResult<Box<dyn ReadJob>> {
         match &self.readers {
             EngineReaders::Sqlite(readers) => {
-                let mut read = TypedRead::new(work);
-                let ran = readers.read(&mut |view| read.run(view));
-                read.into_result(ran)
+                readers.read(&mut |view| job.run(view))?;
+                Ok(job)
             }
-            EngineReaders::Postgres(readers) => {
-                let read = readers.read(TypedRead::new_boxed(work)).await?;
-                TypedRead::<W, T, E>::downcast_result(read)
-            }
+            EngineReaders::Postgres(readers) => readers.read(job).await,
         }
     }
 
@@ -331,12 +331,13 @@ impl Store {
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut read = TypedRead::new(work);
-        let ran = match &self.readers {
-            EngineReaders::Sqlite(readers) => readers.read(&mut |view| read.run(view)),
-            EngineReaders::Postgres(readers) => readers.read_blocking(&mut |view| read.run(view)),
-        };
-        read.into_result(ran)
+        let (mut work, mut result) = (Some(work), None);
+        let mut run = |view: &View<'_>| result = work.take().map(|work| work(view));
+        match &self.readers {
+            EngineReaders::Sqlite(readers) => readers.read(&mut run)?,
+            EngineReaders::Postgres(readers) => readers.read_blocking(&mut run)?,
+        }
+        result.unwrap_or_else(|| Err(StoreError::Closed.into()))
     }
 
     /// Changes the database; the answer comes when the change is on disk.

@@ -125,7 +125,7 @@ impl Writer {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        TypedJob::<W, T, E>::downcast_result(self.run_job(TypedJob::new_boxed(work)).await?)
+        TypedJob::<T, E>::downcast_result(self.run_job(TypedJob::new_boxed(work)).await?)
     }
 
     /// Runs a job, which comes back when what it has changed is on disk, or failed.
