@@ -344,13 +344,6 @@ typed! {
     Map<String, Value> => Kind::Object,
 }
 
-/// Reads null as the empty value: servers write it for lists and texts that carry nothing.
-pub fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// The name of a field as the wire has it: `r#type` is `type` there.
 pub const fn wire_name(name: &'static str) -> &'static str {
     let bytes = name.as_bytes();

@@ -33,6 +33,7 @@ pub mod openapi;
 pub mod operation;
 mod origin;
 pub mod policy_document;
+pub mod record;
 pub mod remote;
 pub mod secrets;
 pub mod spelling;

@@ -52,18 +52,40 @@ macro_rules! wire {
         }
     )+) => {$(
         $(#[doc = $doc])+
-        #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize)]
         #[allow(non_snake_case)]
         pub struct $Name {
             $(
                 $(#[doc = $field_doc])+
-                #[serde(
-                    default,
-                    deserialize_with = "crate::kind::lenient",
-                    skip_serializing_if = "crate::Typed::is_left_out"
-                )]
+                #[serde(skip_serializing_if = "crate::Typed::is_left_out")]
                 pub $field: $type,
             )*
+        }
+
+        impl $crate::record::Record for $Name {
+            const NAME: &'static str = stringify!($Name);
+            const FIELDS: &'static [&'static str] =
+                &[$($crate::kind::wire_name(stringify!($field))),*];
+
+            fn read_field<'de, A: ::serde::de::MapAccess<'de>>(
+                &mut self,
+                name: &str,
+                members: &mut A,
+            ) -> Result<(), A::Error> {
+                $(
+                    if name == const { $crate::kind::wire_name(stringify!($field)) } {
+                        self.$field = $crate::record::read_value(members)?;
+                        return Ok(());
+                    }
+                )*
+                members.next_value::<::serde::de::IgnoredAny>().map(drop)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $Name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::record::read_record(deserializer)
+            }
         }
 
         impl $Name {
