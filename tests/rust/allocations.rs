@@ -31,7 +31,7 @@ const PATHS: &[(&str, f64)] = &[
     ("tunnel GET", 6.0),
     ("tunnel GET with capture", 13.1),
     ("tunnel POST with capture", 14.4),
-    ("management API GET", 30.0),
+    ("management API GET", 32.0),
     ("blocking client GET", 12.0),
 ];
 

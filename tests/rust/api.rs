@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ginnel_api::remote::{self, api_keys, backends, edges};
 use ginnel_api::{
-    Arguments, Info, Kind, Number, Operation, Output, ParameterLocation, TextOrNumber, Verb,
+    CallArguments, Info, Kind, Number, Operation, Output, ParameterLocation, TextOrNumber, Verb,
     encode_arguments, encode_operation, local,
 };
 
@@ -182,7 +182,7 @@ fn nested_values_keep_their_order() {
         "edge_id": "edghts_x", "id": "edghtsrt_y",
         "inbound": [{"name": "n", "actions": [{"type": "deny", "config": {"z": 1, "a": 2}}]}],
     });
-    let mut arguments = Arguments(arguments.as_object().unwrap().clone());
+    let mut arguments = CallArguments(arguments.as_object().unwrap().clone());
     let replace = edges::route_modules::policy::Replace::from_arguments(&mut arguments).unwrap();
 
     let call = encode_operation(&replace).unwrap();

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Map, Value};
 
-use super::{Arguments, ErrorBody, Info, Operation};
+use super::{CallArguments, ErrorBody, Info, Operation};
 
 /// What most answers fit into, in bytes.
 const USUAL_ANSWER_BYTES: usize = 512;
@@ -38,7 +38,7 @@ where
     F: Future<Output = Result<O::Output, E>> + Send + 'static,
 {
     let answer = move |context, arguments| -> HandlerFuture<E> {
-        match O::from_arguments(&mut Arguments(arguments)) {
+        match O::from_arguments(&mut CallArguments(arguments)) {
             Ok(operation) => {
                 let reply = handler(context, operation);
                 Box::pin(async move { serialize_output(&reply.await?) })

@@ -54,7 +54,7 @@ pub use kind::{
 pub use operation::append_query;
 pub use operation::encode_component;
 pub use operation::{
-    Arguments, Call, Info, Malformed, Operation, Output, Page, ParameterLocation, Resource, Verb,
-    encode_arguments, encode_operation,
+    Call, CallArguments, Info, Malformed, Operation, Output, Page, ParameterLocation, Resource,
+    Verb, encode_arguments, encode_operation,
 };
 pub use origin::Origin;

@@ -62,7 +62,7 @@ macro_rules! wire {
             )*
         }
 
-        impl $crate::record::Record for $Name {
+        impl $crate::record::WireObject for $Name {
             const NAME: &'static str = stringify!($Name);
             const FIELDS: &'static [&'static str] =
                 &[$($crate::kind::wire_name(stringify!($field))),*];
@@ -180,7 +180,7 @@ macro_rules! resource {
                 };
 
                 #[allow(unused_variables)]
-                fn from_arguments(arguments: &mut $crate::Arguments) -> ::serde_json::Result<Self> {
+                fn from_arguments(arguments: &mut $crate::CallArguments) -> ::serde_json::Result<Self> {
                     Ok(Self {
                         $( $req: arguments.take_parameter(stringify!($req))?, )*
                         $($( $opt: arguments.take_parameter(stringify!($opt))?, )*)?

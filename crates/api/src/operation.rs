@@ -18,7 +18,7 @@ pub trait Operation: Serialize + Sized + Send + 'static {
     ///
     /// # Errors
     /// If an argument does not have the type of its parameter.
-    fn from_arguments(arguments: &mut Arguments) -> serde_json::Result<Self>;
+    fn from_arguments(arguments: &mut CallArguments) -> serde_json::Result<Self>;
 
     /// What a successful call returns.
     type Output: Serialize + Send + 'static;
@@ -26,9 +26,9 @@ pub trait Operation: Serialize + Sized + Send + 'static {
 
 /// The arguments of a call, by the names of their parameters.
 #[derive(Debug, Default)]
-pub struct Arguments(pub Map<String, Value>);
+pub struct CallArguments(pub Map<String, Value>);
 
-impl Arguments {
+impl CallArguments {
     /// Takes the argument of the parameter with this Rust name; null if it is absent.
     ///
     /// # Errors

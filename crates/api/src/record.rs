@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// A type of the wire whose fields are read one by one, in any order.
-pub trait Record: Default {
+pub trait WireObject: Default {
     /// The name of the type.
     const NAME: &'static str;
     /// The names of its fields on the wire.
@@ -32,7 +32,9 @@ pub trait Record: Default {
 ///
 /// # Errors
 /// If the input is not an object, or a field has another type.
-pub fn read_record<'de, T: Record, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub fn read_record<'de, T: WireObject, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     deserializer.deserialize_struct(T::NAME, T::FIELDS, RecordVisitor(PhantomData))
 }
 
@@ -48,7 +50,7 @@ pub fn read_value<'de, T: Default + Deserialize<'de>, A: MapAccess<'de>>(
 
 struct RecordVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Record> Visitor<'de> for RecordVisitor<T> {
+impl<'de, T: WireObject> Visitor<'de> for RecordVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,7 +25,9 @@ use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
 use super::rehearsal::Rehearsal;
 use super::reload::ReloadRequests;
-use super::store::{Document, Job, Store, StoreError, StoreResult, Transaction, TypedJob, View};
+use super::store::{
+    Document, Job, ReadWork, Store, StoreError, StoreResult, Transaction, TypedJob, View,
+};
 use super::vaults::VaultKey;
 use super::{Refusal, Result, code};
 use crate::agents::Registry;
@@ -36,7 +38,7 @@ pub(super) type OperationResult<O> = Result<<O as Operation>::Output>;
 /// The result of a handler's work on the database. Its type is erased, so that the code that carries the work to the
 /// database and back is compiled once, and not for each handler.
 type ErasedValue = Box<dyn Any + Send>;
-type ErasedRead = Box<dyn FnOnce(&View<'_>) -> Result<ErasedValue> + Send>;
+type ErasedRead = ReadWork<ErasedValue, Refusal>;
 type ErasedWrite = Box<dyn FnMut(&Transaction<'_>) -> Result<ErasedValue> + Send>;
 type ResourceWrite<R> = Box<dyn FnMut(&Transaction<'_>) -> Result<R> + Send>;
 
@@ -186,7 +188,7 @@ impl Context {
     }
 
     async fn finish_read<T: 'static>(&self, work: ErasedRead) -> Result<T> {
-        downcast_value(self.shared.store.read(work).await?)
+        downcast_value(self.shared.store.read_boxed(work).await?)
     }
 
     /// The facts that the removal of a resource needs.

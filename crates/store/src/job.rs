@@ -82,7 +82,7 @@ pub(super) trait ReadJob: Any + Send {
 }
 
 /// The work of a read, which is called once.
-type ReadWork<T, E> = Box<dyn FnOnce(&View<'_>) -> Result<T, E> + Send>;
+pub type ReadWork<T, E> = Box<dyn FnOnce(&View<'_>) -> Result<T, E> + Send>;
 
 /// A read with the types of its caller.
 pub(super) struct TypedRead<T, E> {
@@ -97,17 +97,20 @@ where
     E: From<StoreError> + Send + 'static,
 {
     /// Returns the read that does `work`.
-    pub fn new_boxed(
-        work: impl FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Box<dyn ReadJob> {
-        Box::new(Self { work: Some(Box::new(work)), result: None })
+    pub fn new(work: ReadWork<T, E>) -> Self {
+        Self { work: Some(work), result: None }
+    }
+
+    /// Returns the result of the read, which has run.
+    pub fn into_result(self) -> Result<T, E> {
+        self.result.unwrap_or_else(|| Err(StoreError::Closed.into()))
     }
 
     /// Returns the result of a read of these types.
     pub fn downcast_result(job: Box<dyn ReadJob>) -> Result<T, E> {
         let job: Box<dyn Any> = job;
-        let result = job.downcast::<Self>().ok().and_then(|job| job.result);
-        result.unwrap_or_else(|| Err(StoreError::Closed.into()))
+        job.downcast::<Self>()
+            .map_or_else(|_| Err(StoreError::Closed.into()), |it| it.into_result())
     }
 }
 

@@ -46,7 +46,7 @@ pub use changes::{Changes, DocumentChange};
 pub use copy::{CopiedTable, LeftOut};
 pub use error::{StorageFault, StoreError, StoreResult};
 pub use health::HealthEvents;
-pub use job::{Job, TypedJob};
+pub use job::{Job, ReadWork, TypedJob};
 pub use location::DatabaseLocation;
 pub use postgres::{
     ChangeNews, PostgresAddressError, PostgresOptions, has_tables, is_postgres_address,
@@ -310,16 +310,27 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        TypedRead::<T, E>::downcast_result(self.run_read(TypedRead::new_boxed(work)).await?)
+        self.read_boxed(Box::new(work)).await
     }
 
-    async fn run_read(&self, mut job: Box<dyn ReadJob>) -> StoreResult<Box<dyn ReadJob>> {
+    /// As [`Store::read`], for work whose type is erased.
+    ///
+    /// # Errors
+    /// What `work` returns, or that the database cannot be read.
+    pub async fn read_boxed<T, E>(&self, work: ReadWork<T, E>) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let mut read = TypedRead::new(work);
         match &self.readers {
             EngineReaders::Sqlite(readers) => {
-                readers.read(&mut |view| job.run(view))?;
-                Ok(job)
+                readers.read(&mut |view| read.run(view))?;
+                read.into_result()
             }
-            EngineReaders::Postgres(readers) => readers.read(job).await,
+            EngineReaders::Postgres(readers) => {
+                TypedRead::downcast_result(readers.read(Box::new(read)).await?)
+            }
         }
     }
 

@@ -23,7 +23,7 @@ pub use endpoint::PublicAddress;
 pub(super) use endpoint::{INTERNAL, PUBLIC, TUNNEL_NAMES, endpoint_upstream, is_internal_url};
 use ginnel_api::decode::{self, ArgumentError};
 use ginnel_api::local::{endpoints, tunnels};
-use ginnel_api::{Arguments, EndpointOptions, Operation};
+use ginnel_api::{CallArguments, EndpointOptions, Operation};
 use ginnel_base::address::UpstreamAddress;
 use ginnel_mux::protocol::message::{Bind, BindExtra, BindLabeled, BindOpts, BindPlace};
 use kinds::DefinitionReader;
@@ -250,7 +250,8 @@ fn decode_operation<O: Operation>(document: &Map<String, Value>) -> Result<O, Ve
     if !problems.is_empty() {
         return Err(problems);
     }
-    O::from_arguments(&mut Arguments(decoded.arguments)).map_err(|error| vec![error.to_string()])
+    O::from_arguments(&mut CallArguments(decoded.arguments))
+        .map_err(|error| vec![error.to_string()])
 }
 
 /// Where a text leads: a port, `host:port` or a URL of HTTP.

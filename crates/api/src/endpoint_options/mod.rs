@@ -175,7 +175,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Arguments, Operation};
+    use crate::{CallArguments, Operation};
 
     /// A definition with every module, and the bind that it becomes.
     fn everything() -> (Value, Value) {
@@ -209,7 +209,7 @@ mod tests {
     fn every_module_comes_from_a_definition_and_through_a_bind() {
         let (definition, expected) = everything();
         let arguments = definition.as_object().unwrap().clone();
-        let mut start = tunnels::Start::from_arguments(&mut Arguments(arguments)).unwrap();
+        let mut start = tunnels::Start::from_arguments(&mut CallArguments(arguments)).unwrap();
         let (mut problems, mut bind) = (Vec::new(), Map::new());
 
         let options = EndpointOptions::read("http", &mut start, &mut problems);
