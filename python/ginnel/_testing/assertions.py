@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from operator import itemgetter
@@ -10,7 +11,7 @@ from re import Pattern
 from time import sleep
 from typing import TYPE_CHECKING
 
-from .._agent_api.base import Wait
+from .._agent_api.base import Wait, is_cut
 from .._agent_api.client import AgentClient
 from .._agent_api.client_async import AsyncAgentClient, AsyncAgentRequests
 from .._capture import mask
@@ -18,7 +19,7 @@ from .._capture.body import address, cut, decoded, field_value, visible
 from .._core.results import Results
 from .._native import is_secret
 from .._repr.text import exchange
-from ..exceptions import ValidationError
+from ..exceptions import NotFoundError, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,11 +113,11 @@ class Expectation:
     def _json(self, captured: CapturedRequest) -> _Difference | None:
         if self.json is None:
             return None
-        body = decoded(captured.request)
         try:
-            got = json.loads(body)
+            got = captured.request.json()
         except ValueError:
-            return 1.5, [f"json: the body is not JSON: {_brief(body)}{_incomplete(captured)}"]
+            shown = _brief(decoded(captured.request))
+            return 1.5, [f"json: the body is not JSON: {shown}{_incomplete(captured)}"]
         different = list(_json_differences(self.json, got, ()))
         if not different:
             return None
@@ -129,7 +130,7 @@ class Expectation:
             return None
         wanted = self.body.encode() if isinstance(self.body, str) else self.body
         got = decoded(captured.request)
-        if got == wanted:
+        if got == wanted or captured.request.text == self.body:
             return None
         shown = f"{_brief(got)}{_incomplete(captured)}"
         return 1.0, [f"body: expected {_brief(wanted)}, got {shown}"]
@@ -215,8 +216,15 @@ def check_received(
         matching = check.look(captured)
         assert matching is not None
         return matching
+    whole: dict[str, CapturedRequest] = {}
     while True:
-        if (matching := check.look(listing(limit=MAX_CAPTURED).to_list())) is not None:
+        captured = listing(limit=MAX_CAPTURED).to_list()
+        for listed in captured:
+            if is_cut(listed) and listed.id not in whole:
+                with suppress(NotFoundError):
+                    whole[listed.id] = source.get(listed.id)  # type: ignore[union-attr]
+        matching = check.look([whole.get(listed.id, listed) for listed in captured])
+        if matching is not None:
             return matching
         sleep(check.pause)
 
@@ -229,9 +237,15 @@ async def await_received(
 
     __tracebackhide__ = True
     requests = source.requests if isinstance(source, AsyncAgentClient) else source
+    whole: dict[str, CapturedRequest] = {}
     while True:
         captured = await requests.list(limit=MAX_CAPTURED).to_list()
-        if (matching := check.look(captured)) is not None:
+        for listed in captured:
+            if is_cut(listed) and listed.id not in whole:
+                with suppress(NotFoundError):
+                    whole[listed.id] = await requests.get(listed.id)
+        matching = check.look([whole.get(listed.id, listed) for listed in captured])
+        if matching is not None:
             return matching
         await asyncio.sleep(check.pause)
 
