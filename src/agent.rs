@@ -43,6 +43,7 @@ struct AgentArguments {
     web_allow_hosts: Vec<String>,
     unix_socket_roots: Vec<PathBuf>,
     inspect_db_size: i64,
+    inspect_body_limit: usize,
     inspect_file: Option<PathBuf>,
     inspect_file_size: usize,
     inspect_file_age: f64,
@@ -83,6 +84,7 @@ impl AgentArguments {
         options.unix_socket_roots = self.unix_socket_roots;
         options.inspect = CaptureLimit::from_setting(self.inspect_db_size)
             .ok_or("inspect_db_size: must be -1, 0 or a number of bytes")?;
+        options.inspect_body_limit.0 = self.inspect_body_limit;
         options.inspect_file = self.inspect_file;
         options.inspect_file_size.0 = self.inspect_file_size;
         options.inspect_file_age = Duration::try_from_secs_f64(self.inspect_file_age)

@@ -60,7 +60,8 @@ pub use masked_body::{MaskedBody, MaskedPart};
 pub use options::{AgentOptions, WebAddress};
 pub use page::masked_target;
 pub use page::{
-    BodyView, HeaderView, MessageView, PartView, RequestDetail, RequestFilter, RequestSummary,
+    BodyView, DetailChoice, HeaderView, MessageView, PartView, RequestDetail, RequestFilter,
+    RequestSummary,
 };
 pub use relay::LocalUpstream;
 pub use replay::ReplayError;
@@ -192,7 +193,7 @@ impl Agent {
     /// All about one captured request without its secrets, if it is still kept.
     pub fn request_detail(&self, id: &str) -> Option<RequestDetail> {
         let record = self.shared.captures.find(id)?;
-        Some(RequestDetail::from_record(&self.shared, &record, false))
+        Some(RequestDetail::from_record(&self.shared, &record, DetailChoice::default()))
     }
 
     /// Sends a captured request again, to the local service of its tunnel; ends when that has responded, or
@@ -280,10 +281,10 @@ impl Agent {
 /// The captured requests: none yet, or those of the file.
 async fn open_captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Error> {
     let Some(path) = options.inspect_file.clone() else {
-        return Ok(CaptureStore::new(options.inspect));
+        return Ok(CaptureStore::new(options.capture_limits()));
     };
     let limits = FileLimits { bytes: options.inspect_file_size.0, age: options.inspect_file_age };
-    let limit = options.inspect;
+    let limit = options.capture_limits();
     let opening = move || CaptureStore::with_file(limit, &path, limits);
     let opened = tokio::task::spawn_blocking(opening).await;
     let wrong = |problem| Error::Option { option: "inspect_file".to_owned(), problem };

@@ -50,6 +50,12 @@ def tunnel_names(tunnel: AgentTunnel, definition: Mapping[str, Any]) -> list[str
     return [tunnel.name, f"{tunnel.name} (http)"] if both else [tunnel.name]
 
 
+def is_cut(listed: CapturedRequest) -> bool:
+    """True if a list, or the agent itself, has only the beginning of a body."""
+    response = listed.response
+    return response is not None and bool(listed.request.truncated or response.truncated)
+
+
 class Wait:
     """Something that is waited for, by looking at it again and again."""
 
@@ -87,6 +93,10 @@ class Search(Wait):
         self._listed: list[str] = []
         self._pending: set[str] = set()
         self._raised: list[Exception] = []
+
+    def needs(self, listed: CapturedRequest) -> bool:
+        """True if the list has only the beginning of a body that the predicate will be shown."""
+        return listed.id not in self._seen and is_cut(listed)
 
     def look(self, newest_first: list[CapturedRequest]) -> CapturedRequest | None:
         """The request that was searched for, if it is among these."""

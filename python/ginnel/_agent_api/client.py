@@ -172,6 +172,7 @@ class AgentRequests(Requests):
             try:
                 within = Requests(self._core.within(search.left))
                 listed = within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
+                listed = [_whole(within, one) if search.needs(one) else one for one in listed]
             except APITimeoutError as error:
                 raise search.late() from search.raised or error
             if found := search.look(listed):
@@ -179,6 +180,14 @@ class AgentRequests(Requests):
             if search.left <= 0:
                 raise search.late() from search.raised
             sleep(search.pause)
+
+
+def _whole(requests: Requests, listed: CapturedRequest) -> CapturedRequest:
+    """The captured request with its whole bodies; as it is listed if the agent has it no more."""
+    try:
+        return requests.get(listed.id)
+    except NotFoundError:
+        return listed
 
 
 class AgentMocks(Mocks):

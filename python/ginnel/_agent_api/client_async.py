@@ -171,6 +171,7 @@ class AsyncAgentRequests(AsyncRequests):
             try:
                 within = AsyncRequests(self._core.within(search.left))
                 listed = await within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
+                listed = [await _whole(within, one) if search.needs(one) else one for one in listed]
             except APITimeoutError as error:
                 raise search.late() from search.raised or error
             if found := search.look(listed):
@@ -178,6 +179,14 @@ class AsyncAgentRequests(AsyncRequests):
             if search.left <= 0:
                 raise search.late() from search.raised
             await asyncio.sleep(search.pause)
+
+
+async def _whole(requests: AsyncRequests, listed: CapturedRequest) -> CapturedRequest:
+    """The captured request with its whole bodies; as it is listed if the agent has it no more."""
+    try:
+        return await requests.get(listed.id)
+    except NotFoundError:
+        return listed
 
 
 class AsyncAgentMocks(AsyncMocks):

@@ -39,9 +39,20 @@ impl CapturedBody {
 
     /// Puts all bytes behind others.
     pub fn append_to(&self, bytes: &mut Vec<u8>) {
-        bytes.reserve(self.length);
-        bytes.extend_from_slice(&self.first);
-        self.others.iter().for_each(|block| bytes.extend_from_slice(block));
+        self.append_within(bytes, usize::MAX);
+    }
+
+    /// Puts bytes behind others until there are `most` of them in all. Returns true if some did not fit.
+    pub fn append_within(&self, bytes: &mut Vec<u8>, most: usize) -> bool {
+        let mut room = self.length.min(most.saturating_sub(bytes.len()));
+        let is_cut = room < self.length;
+        bytes.reserve(room);
+        for block in std::iter::once(&self.first).chain(&self.others) {
+            let now = block.get(..room).unwrap_or(block);
+            bytes.extend_from_slice(now);
+            room -= now.len();
+        }
+        is_cut
     }
 
     /// Adds bytes.
@@ -111,6 +122,11 @@ mod tests {
             body.append_to(&mut behind);
             assert_eq!((body.len(), &*body.bytes()), (bytes.len(), bytes.as_slice()));
             assert_eq!(behind[4..], bytes);
+            for most in [0, 4, 5, BLOCK_BYTES, 150_000, 200_003, 200_004] {
+                let mut cut = b"head".to_vec();
+                let is_cut = body.append_within(&mut cut, most);
+                assert_eq!((&*cut, is_cut), (&behind[..most.max(4)], most < behind.len()));
+            }
             assert!(blocks(&body).all(|block| block.capacity() <= BLOCK_BYTES));
         }
     }

@@ -19,6 +19,8 @@ use super::timing::{ExchangeMarks, ExchangeTiming};
 
 /// What a record costs beside its bytes.
 const RECORD_OVERHEAD_BYTES: usize = 512;
+/// Maximum length of a message in a list of the agent API, unless its head alone is longer.
+const MAX_LISTED_BYTES: usize = 1 << 20;
 
 /// A captured request that may still be under way.
 #[derive(Debug)]
@@ -146,6 +148,13 @@ pub struct CapturedMessage {
     pub trailer: Vec<u8>,
 }
 
+/// The bytes of a message as far as there is room for them.
+struct RawMessage {
+    bytes: Vec<u8>,
+    /// If true, the end of the body is missing.
+    is_cut: bool,
+}
+
 impl CaptureRecord {
     pub(super) fn new(
         sequence: u32,
@@ -193,6 +202,15 @@ impl CaptureRecord {
 
     /// The record as the agent API shows it.
     pub fn to_captured_request(&self) -> CapturedRequest {
+        self.show_request(usize::MAX)
+    }
+
+    /// The record as lists of the agent API show it, which do not carry long bodies.
+    pub fn to_listed_request(&self) -> CapturedRequest {
+        self.show_request(MAX_LISTED_BYTES)
+    }
+
+    fn show_request(&self, most: usize) -> CapturedRequest {
         let exchange = self.lock_exchange();
         let nanoseconds = exchange.took.map_or(0, |took| took.as_nanos());
         CapturedRequest {
@@ -202,8 +220,8 @@ impl CaptureRecord {
             remote_addr: self.source.remote_addr.clone(),
             start: Timestamp(self.local_start().to_rfc3339_opts(SecondsFormat::Secs, false)),
             duration: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
-            request: exchange.request.to_request_message(),
-            response: exchange.response.as_ref().map(CapturedMessage::to_response_message),
+            request: exchange.request.to_request_message(most),
+            response: exchange.response.as_ref().map(|response| response.to_response_message(most)),
             error: Note(exchange.error.clone().unwrap_or_default()),
             mock_id: Note(exchange.mock_id.clone().unwrap_or_default()),
             hold_id: Note(exchange.hold_id.clone().unwrap_or_default()),
@@ -306,6 +324,22 @@ impl CapturedMessage {
         self.cut_off || !self.is_decoded && self.body_length > self.body.len() as u64
     }
 
+    /// The message with at most so many bytes of its body; it is truncated if there are more.
+    pub fn beginning(&self, most: usize) -> Cow<'_, Self> {
+        if self.body.len() <= most {
+            return Cow::Borrowed(self);
+        }
+        let mut bytes = Vec::new();
+        self.body.append_within(&mut bytes, most);
+        Cow::Owned(Self {
+            head: self.head.clone(),
+            body: bytes.into(),
+            cut_off: true,
+            trailer: self.trailer.clone(),
+            ..*self
+        })
+    }
+
     /// What the message counts against the limit: its bytes, and its headers once more for the form
     /// in which they are shown.
     pub(super) fn memory_cost(&self) -> usize {
@@ -314,10 +348,14 @@ impl CapturedMessage {
 
     /// The whole message; a body that came in chunks has a `Content-Length` instead.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_within(usize::MAX).bytes
+    }
+
+    fn to_bytes_within(&self, most: usize) -> RawMessage {
         let is_framed_anew = self.chunked || self.is_decoded;
-        let mut raw = if is_framed_anew { self.unchunked_head() } else { self.head.clone() };
-        self.body.append_to(&mut raw);
-        raw
+        let mut bytes = if is_framed_anew { self.unchunked_head() } else { self.head.clone() };
+        let is_cut = self.body.append_within(&mut bytes, most);
+        RawMessage { bytes, is_cut }
     }
 
     /// The parts of the first line: three of a request, and as many of an answer.
@@ -386,8 +424,9 @@ impl CapturedMessage {
         head
     }
 
-    /// The request as the agent API shows it.
-    pub fn to_request_message(&self) -> RequestMessage {
+    /// The request as the agent API shows it, in `most` bytes unless its head is longer.
+    pub fn to_request_message(&self, most: usize) -> RequestMessage {
+        let raw = self.to_bytes_within(most);
         let [method, uri, proto] = self.start_line().map(Cow::into_owned);
         RequestMessage {
             method,
@@ -396,21 +435,22 @@ impl CapturedMessage {
                 self.headers().into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case("host")),
             ),
             uri,
-            raw: Base64(self.to_bytes().into()),
-            truncated: Flag(self.is_truncated()),
+            truncated: Flag(self.is_truncated() || raw.is_cut),
+            raw: Base64(raw.bytes.into()),
             trailers: Trailers(group_headers(self.trailers())),
         }
     }
 
-    fn to_response_message(&self) -> ResponseMessage {
+    fn to_response_message(&self, most: usize) -> ResponseMessage {
+        let raw = self.to_bytes_within(most);
         let [proto, code, _] = self.start_line();
         ResponseMessage {
             status: self.status_text().into_owned(),
             status_code: code.parse().unwrap_or_default(),
             proto: proto.into_owned(),
             headers: group_headers(self.headers()),
-            raw: Base64(self.to_bytes().into()),
-            truncated: Flag(self.is_truncated()),
+            truncated: Flag(self.is_truncated() || raw.is_cut),
+            raw: Base64(raw.bytes.into()),
             trailers: Trailers(group_headers(self.trailers())),
         }
     }
@@ -474,7 +514,7 @@ mod tests {
             false,
         );
 
-        let shown = message.to_request_message();
+        let shown = message.to_request_message(usize::MAX);
 
         assert_eq!(shown.headers.len(), 1);
         assert_eq!(shown.headers["X-Two"], ["1", "2"]);
@@ -482,7 +522,8 @@ mod tests {
 
     #[test]
     fn a_status_without_a_reason_is_its_number() {
-        let shown = CapturedMessage::new(b"HTTP/1.1 204\r\n\r\n", false).to_response_message();
+        let shown =
+            CapturedMessage::new(b"HTTP/1.1 204\r\n\r\n", false).to_response_message(usize::MAX);
 
         assert_eq!((shown.status.as_str(), shown.status_code), ("204", 204));
     }

@@ -55,10 +55,11 @@ impl Recording {
     /// More of the request's body.
     pub fn request_body(&self, bytes: &[u8]) {
         let at = self.part_time();
-        self.captures.change_record(&self.record, |exchange, most| {
+        self.captures.change_record(&self.record, |exchange, room| {
+            let most = room.body.min(room.bodies.saturating_sub(exchange.response_body_bytes()));
             let CapturedExchange { request, request_marks, .. } = exchange;
             request.append_body(bytes, most)
-                + record_mark(request_marks, request.body_length, at, most)
+                + record_mark(request_marks, request.body_length, at, room.stream)
         });
         self.notify_part(at);
     }
@@ -130,10 +131,10 @@ impl Recording {
 
     /// The request that waits, with what has come of its body.
     pub fn record_held_request(&self, message: &CapturedMessage) {
-        self.captures.recount_record(&self.record, |exchange, most| {
+        self.captures.recount_record(&self.record, |exchange, room| {
             let head = CapturedMessage { body: CapturedBody::default(), ..message.clone() };
             exchange.request = CapturedMessage { body_length: 0, ..head };
-            exchange.request.append_body(&message.body.bytes(), most);
+            exchange.request.append_body(&message.body.bytes(), room.body.min(room.bodies));
         });
         self.captures.notify_update(&self.record);
     }
@@ -186,12 +187,12 @@ impl Recording {
     /// More of the answer's body.
     pub fn response_body(&self, bytes: &[u8]) {
         let at = self.part_time();
-        self.captures.change_record(&self.record, |exchange, most| match &mut exchange.response {
-            Some(response) => {
-                let kept = response.append_body(bytes, most);
-                kept + record_mark(&mut exchange.response_marks, response.body_length, at, most)
-            }
-            None => 0,
+        self.captures.change_record(&self.record, |exchange, room| {
+            let CapturedExchange { request, response, response_marks, .. } = exchange;
+            let Some(response) = response else { return 0 };
+            let most = room.body.min(room.bodies.saturating_sub(request.body.len()));
+            let kept = response.append_body(bytes, most);
+            kept + record_mark(response_marks, response.body_length, at, room.stream)
         });
         self.notify_part(at);
     }
@@ -212,8 +213,8 @@ impl Recording {
     /// A message of a WebSocket; when it came is noted here.
     pub fn socket_message(&self, message: SocketMessage) {
         let message = SocketMessage { at: self.started.elapsed(), ..message };
-        self.captures.recount_record(&self.record, |exchange, most| {
-            exchange.socket.get_or_insert_default().push_message(message, most);
+        self.captures.recount_record(&self.record, |exchange, room| {
+            exchange.socket.get_or_insert_default().push_message(message, room.stream);
         });
         self.captures.notify_update(&self.record);
     }
@@ -256,6 +257,10 @@ impl Drop for Recording {
 }
 
 impl CapturedExchange {
+    fn response_body_bytes(&self) -> usize {
+        self.response.as_ref().map_or(0, |response| response.body.len())
+    }
+
     fn mark_failed(&mut self, error: &str) {
         self.error.get_or_insert_with(|| error.to_owned());
     }

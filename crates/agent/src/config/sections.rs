@@ -30,6 +30,8 @@ const MIN_TIME: u64 = 1;
 const MAX_TIME: u64 = 24 * 3_600_000;
 
 /// The least and the most that a file of captured requests keeps, in bytes and in milliseconds.
+const MIN_BODY_LIMIT: u64 = 0;
+const MAX_BODY_LIMIT: u64 = 1 << 30;
 const MIN_FILE_BYTES: u64 = 1 << 20;
 const MAX_FILE_BYTES: u64 = 16 << 30;
 const MIN_FILE_AGE: u64 = 60_000;
@@ -140,6 +142,12 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
             options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
             "Maximum size of the captured requests; 0 for the default, -1 for none"
         )
+        .without_flag(),
+        row!(
+            options.inspect_body_limit: ByteSize, "inspect_body_limit", "BYTES",
+            "Maximum length of a body that is captured whole; of longer ones, the beginning is kept"
+        )
+        .with_bounds(MIN_BODY_LIMIT, MAX_BODY_LIMIT)
         .without_flag(),
         row!(
             options.inspect_file: Option<PathBuf>, "inspect_file", "FILE",

@@ -38,19 +38,17 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 
 use super::inner::AgentInner;
-use super::web::{WebRejection, WebState, guard, read_body};
+use super::web::{WebRejection, WebState, guard, longest_edit, read_body};
 pub use body_view::{BodyView, PartView};
 pub use filter::RequestFilter;
 use ginnel_api::{json_response, mask, success_response};
 use ginnel_web as web;
 use live::{Cursor, MAX_UPDATE_REQUESTS};
 use shell::FirstView;
-pub use view::{HeaderView, MessageView, RequestDetail, RequestSummary};
+pub use view::{DetailChoice, HeaderView, MessageView, RequestDetail, RequestSummary};
 
 /// How many requests the first view shows.
 const FIRST_VIEW_REQUESTS: usize = 50;
-/// How long a changed request may be, in base64 and JSON.
-const MAX_REPLAY_BYTES: usize = 8 << 20;
 /// A path and query whose secrets are masked.
 pub fn masked_target(target: &str) -> Cow<'_, str> {
     mask::target(target)
@@ -68,6 +66,7 @@ struct PageQuery {
     form: Option<String>,
     ids: Vec<String>,
     reveal: bool,
+    whole: bool,
 }
 
 impl<S: Sync> FromRequestParts<S> for PageQuery {
@@ -84,6 +83,7 @@ impl<S: Sync> FromRequestParts<S> for PageQuery {
                 "as" => query.form = Some(value.into_owned()),
                 "id" => query.ids.push(value.into_owned()),
                 "reveal" => query.reveal = value == "1",
+                "whole" => query.whole = value == "1",
                 _ => {}
             }
         }
@@ -92,6 +92,10 @@ impl<S: Sync> FromRequestParts<S> for PageQuery {
 }
 
 impl PageQuery {
+    fn detail_choice(&self) -> DetailChoice {
+        DetailChoice { reveal: self.reveal, whole: self.whole }
+    }
+
     fn parse_filter(&self) -> Result<RequestFilter, WebRejection> {
         RequestFilter::parse_terms(&self.filter).map_err(WebRejection::invalid_parameter)
     }
@@ -192,15 +196,19 @@ fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String
         update: filter.as_ref().ok().map(update),
         problem: filter.err(),
         filter: query.filter,
-        chosen: id.and_then(|id| find_detail(shared, id, false).ok()),
+        chosen: id.and_then(|id| find_detail(shared, id, DetailChoice::default()).ok()),
     })
 }
 
-fn find_detail(shared: &AgentInner, id: &str, reveal: bool) -> Result<RequestDetail, WebRejection> {
+fn find_detail(
+    shared: &AgentInner,
+    id: &str,
+    choice: DetailChoice,
+) -> Result<RequestDetail, WebRejection> {
     let record = shared.captures.find(id);
     let record =
         record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
-    Ok(RequestDetail::from_record(shared, &record, reveal))
+    Ok(RequestDetail::from_record(shared, &record, choice))
 }
 
 async fn list_requests(
@@ -272,7 +280,8 @@ async fn request_detail(
     Path(id): Path<String>,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let detail = in_background(move || find_detail(&state.shared, &id, query.reveal)).await??;
+    let detail =
+        in_background(move || find_detail(&state.shared, &id, query.detail_choice())).await??;
     Ok(to_json_response(&detail))
 }
 
@@ -285,7 +294,8 @@ async fn request_snippet(
     let problem = "as: must be one of curl, requests, ginnel, raw, url";
     let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
     let agent = format!("http://{}/api", state.address);
-    let detail = in_background(move || find_detail(&state.shared, &id, query.reveal)).await??;
+    let choice = DetailChoice { whole: true, reveal: query.reveal };
+    let detail = in_background(move || find_detail(&state.shared, &id, choice)).await??;
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], form.render_request(&detail, &agent))
         .into_response())
 }
@@ -295,7 +305,7 @@ async fn replay_request(
     Path(id): Path<String>,
     request: Request,
 ) -> WebAnswer<Response> {
-    let edited = read_body(request.into_body(), MAX_REPLAY_BYTES).await?;
+    let edited = read_body(request.into_body(), longest_edit(&state.shared.captures)).await?;
     Ok(to_json_response(&edited_replay::replay_edited(&state.shared, &id, &edited).await?))
 }
 
@@ -331,7 +341,7 @@ async fn release_request(
     Path(id): Path<String>,
     request: Request,
 ) -> WebAnswer<Response> {
-    let edits = read_body(request.into_body(), MAX_REPLAY_BYTES).await?;
+    let edits = read_body(request.into_body(), longest_edit(&state.shared.captures)).await?;
     held::release_held(&state.shared, &id, &edits)?;
     Ok(success_response(204, Vec::new()))
 }

@@ -138,6 +138,18 @@ impl RequestSummary {
     }
 }
 
+/// The maximum length of a body in the detail of a request, unless all of it is asked for.
+const MAX_SHOWN_BYTES: usize = 1 << 20;
+
+/// The form of the detail of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DetailChoice {
+    /// If true, secrets are shown.
+    pub reveal: bool,
+    /// If true, the bodies are shown as far as they are kept, and not only their beginnings.
+    pub whole: bool,
+}
+
 /// Everything about one record.
 #[derive(Debug, Serialize)]
 pub struct RequestDetail {
@@ -193,7 +205,12 @@ pub struct HeaderView {
 }
 
 impl RequestDetail {
-    pub fn from_record(shared: &AgentInner, record: &Arc<CaptureRecord>, reveal: bool) -> Self {
+    pub fn from_record(
+        shared: &AgentInner,
+        record: &Arc<CaptureRecord>,
+        choice: DetailChoice,
+    ) -> Self {
+        let DetailChoice { reveal, whole } = choice;
         let mut summary = RequestSummary::from_record(record);
         let exchange = record.lock_exchange().clone();
         if reveal {
@@ -203,7 +220,9 @@ impl RequestDetail {
         let call = call_mask(&exchange.request);
         let message = |message: &CapturedMessage, side| {
             let coming = exchange.took.is_none() && !message.is_whole();
-            MessageView { coming, ..MessageView::from_message(message, &call, side, reveal) }
+            let most = if whole { usize::MAX } else { MAX_SHOWN_BYTES };
+            let shown = message.beginning(most);
+            MessageView { coming, ..MessageView::from_message(&shown, &call, side, reveal) }
         };
         let replays =
             all.iter().rev().filter(|other| other.source.replay_of.as_ref() == Some(&record.id));

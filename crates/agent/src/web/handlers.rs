@@ -207,7 +207,7 @@ async fn run_to_completion<T: Send + 'static>(
 async fn list_requests(agent: Shared, list: requests::List) -> WebResult<requests::List> {
     let limit = usize::try_from(list.limit.unwrap_or(DEFAULT_REQUESTS)).unwrap_or(usize::MAX);
     let records = agent.captures.list(limit, list.tunnel_name.as_deref());
-    let shown = records.iter().map(|record| record.to_captured_request()).collect();
+    let shown = records.iter().map(|record| record.to_listed_request()).collect();
     Ok(Page::whole(&requests::List::INFO, "/api", shown))
 }
 

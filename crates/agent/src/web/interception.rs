@@ -255,7 +255,7 @@ fn show_held(held: &WaitingRequest) -> held_requests::HeldRequest {
         tunnel_name: held.record.tunnel_name.clone(),
         start: time(held.record.local_start()),
         until: time(held.until),
-        request: held.request.to_request_message(),
+        request: held.request.to_request_message(usize::MAX),
     }
 }
 

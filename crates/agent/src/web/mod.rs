@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 pub(super) use interception::{decide_held, decision_from_edits, find_held};
 pub(super) use rejection::WebRejection;
-pub(super) use routes::read_body;
+pub(super) use routes::{longest_edit, read_body};
 
 use ginnel_net::descriptors::{self, DescriptorLimit};
 use ginnel_net::private::PrivateListener;

@@ -21,6 +21,7 @@ use super::handler::WebOperations;
 use super::handlers;
 use super::rejection::WebRejection;
 use super::{WebState, guard};
+use crate::capture::CaptureStore;
 use crate::page;
 
 /// How long the body of a request may be, and that of one that brings an archive.
@@ -98,7 +99,7 @@ async fn perform_operation(
     }
     let info = handler.info;
     let body = match info.takes_body() {
-        true => Some(read_body(body, longest_body(info)).await?),
+        true => Some(read_body(body, longest_body(info, &state.shared.captures)).await?),
         false => None,
     };
     let path = head.uri.path().strip_prefix(API_PATH).unwrap_or_default().replace('+', "%20");
@@ -125,9 +126,19 @@ async fn perform_operation(
     Ok(success_response(if is_new { 201 } else { info.success_status() }, body))
 }
 
-/// How long the body of an operation may be.
-fn longest_body(info: &Info) -> usize {
-    if info.path == requests::Load::INFO.path { MAX_ARCHIVE_BYTES } else { MAX_BODY_BYTES }
+/// The maximum length of the body of an operation.
+fn longest_body(info: &Info, captures: &CaptureStore) -> usize {
+    match info.path {
+        path if path == requests::Load::INFO.path => MAX_ARCHIVE_BYTES,
+        path if path == requests::Send::INFO.path => longest_edit(captures),
+        _ => MAX_BODY_BYTES,
+    }
+}
+
+/// The maximum length of the JSON of a request to send, whose body may be as long as one that is captured.
+pub(crate) fn longest_edit(captures: &CaptureStore) -> usize {
+    // The body is in Base64, or has escapes.
+    MAX_BODY_BYTES + 2 * captures.max_body_bytes()
 }
 
 /// The body of a request.

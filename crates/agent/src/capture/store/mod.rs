@@ -22,8 +22,10 @@ use ginnel_http1::Body;
 pub use pins::PinError;
 pub(crate) use restore::ImportedCapture;
 
-/// How much of each body is kept at most.
-const MAX_BODY_BYTES: usize = 1 << 20;
+/// Default of `inspect_body_limit`.
+pub const DEFAULT_BODY_LIMIT_BYTES: usize = 10 << 20;
+/// Maximum size of the messages of a WebSocket, and of the times of a stream's parts, for each exchange.
+const MAX_STREAM_BYTES: usize = 1 << 20;
 /// How many changes a slow listener may lag behind before it has to look at everything anew.
 const MAX_QUEUED_CHANGES: usize = 4096;
 /// How many removals of single records are remembered for listeners.
@@ -47,6 +49,32 @@ impl CaptureLimit {
             _ => usize::try_from(size).ok().map(Self::Bytes),
         }
     }
+}
+
+/// The limits of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct CaptureLimits {
+    /// How much is captured in all.
+    pub total: CaptureLimit,
+    /// The maximum length of a body that is kept whole, in bytes.
+    pub body: usize,
+}
+
+impl From<CaptureLimit> for CaptureLimits {
+    fn from(total: CaptureLimit) -> Self {
+        Self { total, body: DEFAULT_BODY_LIMIT_BYTES }
+    }
+}
+
+/// How much of one exchange is kept, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExchangeRoom {
+    /// The maximum length of each body.
+    pub body: usize,
+    /// The maximum length of both bodies together.
+    pub bodies: usize,
+    /// The maximum size of the messages of a WebSocket, and of the times of the parts of each body.
+    pub stream: usize,
 }
 
 impl Default for CaptureLimit {
@@ -114,7 +142,7 @@ pub struct NewCapture<'a> {
 /// The captured requests of an agent.
 #[derive(Debug)]
 pub struct CaptureStore {
-    limit: CaptureLimit,
+    limits: CaptureLimits,
     inner: Mutex<CaptureState>,
     /// Where records survive a restart; none where they do not.
     file: Option<InspectFile>,
@@ -145,14 +173,14 @@ struct CaptureState {
 
 impl CaptureStore {
     /// No records yet.
-    pub fn new(limit: CaptureLimit) -> Arc<Self> {
-        Arc::new(Self::empty(limit, None))
+    pub fn new(limits: impl Into<CaptureLimits>) -> Arc<Self> {
+        Arc::new(Self::empty(limits.into(), None))
     }
 
-    fn empty(limit: CaptureLimit, file: Option<InspectFile>) -> Self {
+    fn empty(limits: CaptureLimits, file: Option<InspectFile>) -> Self {
         let (changes, _) = broadcast::channel(MAX_QUEUED_CHANGES);
         let (ended, _) = broadcast::channel(MAX_QUEUED_CHANGES);
-        Self { limit, inner: Mutex::default(), file, changes, ended, open: AtomicUsize::new(0) }
+        Self { limits, inner: Mutex::default(), file, changes, ended, open: AtomicUsize::new(0) }
     }
 
     /// Where records survive a restart; none where they do not.
@@ -168,7 +196,7 @@ impl CaptureStore {
 
     /// Whether anything is captured.
     pub fn is_on(&self) -> bool {
-        self.limit != CaptureLimit::Nothing
+        self.limits.total != CaptureLimit::Nothing
     }
 
     /// Whether all exchanges have ended, and listeners have been notified.
@@ -231,9 +259,10 @@ impl CaptureStore {
         self.lock_state().clearings
     }
 
-    /// How much of a body is kept at most.
+    /// The length up to which the bodies of an exchange are kept whole, however long the other one is.
     pub(crate) fn max_body_bytes(&self) -> usize {
-        self.body_limit()
+        let room = self.exchange_room();
+        room.body.min(room.bodies / 2)
     }
 
     /// Removes one record, which is not recorded any further; false where it is not kept.
@@ -304,22 +333,27 @@ impl CaptureStore {
     }
 
     fn max_bytes(&self) -> usize {
-        match self.limit {
+        match self.limits.total {
             CaptureLimit::Nothing => 0,
             CaptureLimit::Bytes(bytes) => bytes,
         }
     }
 
-    /// How much of one body is kept: so little that one exchange never fills the store.
-    fn body_limit(&self) -> usize {
-        MAX_BODY_BYTES.min(self.max_bytes() / 4)
+    /// How much of one exchange is kept: so little that its heads still have room.
+    fn exchange_room(&self) -> ExchangeRoom {
+        let quarter = self.max_bytes() / 4;
+        ExchangeRoom {
+            body: self.limits.body,
+            bodies: 3 * quarter,
+            stream: MAX_STREAM_BYTES.min(quarter),
+        }
     }
 
-    /// Changes a record and counts what it grew by; the change gets how much of a body is kept.
+    /// Changes a record and counts what it grew by; the change gets how much is kept.
     pub(super) fn change_record(
         &self,
         record: &Arc<CaptureRecord>,
-        change: impl FnOnce(&mut CapturedExchange, usize) -> usize,
+        change: impl FnOnce(&mut CapturedExchange, ExchangeRoom) -> usize,
     ) {
         // The order of the locks is that of `clear`: the store, then the record.
         let mut inner = self.lock_state();
@@ -327,17 +361,17 @@ impl CaptureStore {
         if exchange.gone {
             return;
         }
-        inner.bytes += change(&mut exchange, self.body_limit());
+        inner.bytes += change(&mut exchange, self.exchange_room());
         drop(exchange);
         self.evict_oldest(&mut inner);
     }
 
     /// Changes a record in a way that may make it smaller, and counts the difference; the change gets how
-    /// much of a body is kept.
+    /// much is kept.
     pub(super) fn recount_record(
         &self,
         record: &CaptureRecord,
-        change: impl FnOnce(&mut CapturedExchange, usize),
+        change: impl FnOnce(&mut CapturedExchange, ExchangeRoom),
     ) {
         let mut inner = self.lock_state();
         let mut exchange = record.lock_exchange();
@@ -345,7 +379,7 @@ impl CaptureStore {
             return;
         }
         inner.bytes -= exchange.memory_cost();
-        change(&mut exchange, self.body_limit());
+        change(&mut exchange, self.exchange_room());
         inner.bytes += exchange.memory_cost();
         drop(exchange);
         self.evict_oldest(&mut inner);

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use ginnel_base::logging::ignore;
 
 use super::pins::PINNED_SHARE;
-use super::{CaptureChange, CaptureLimit, CaptureStore};
+use super::{CaptureChange, CaptureLimit, CaptureLimits, CaptureStore};
 use crate::capture::file::{FileLimits, InspectFile, InspectFileError};
 use crate::capture::record::{CaptureRecord, CaptureSource, CapturedExchange, record_id};
 
@@ -29,15 +29,16 @@ impl CaptureStore {
     /// # Errors
     /// When the file cannot be used.
     pub(crate) fn with_file(
-        limit: CaptureLimit,
+        limits: impl Into<CaptureLimits>,
         path: &Path,
-        limits: FileLimits,
+        file_limits: FileLimits,
     ) -> Result<Arc<Self>, InspectFileError> {
-        if limit == CaptureLimit::Nothing {
+        let limits = limits.into();
+        if limits.total == CaptureLimit::Nothing {
             return Err(InspectFileError::NothingCaptured);
         }
-        let (file, opened) = InspectFile::open(path, limits)?;
-        let store = Arc::new(Self::empty(limit, Some(file)));
+        let (file, opened) = InspectFile::open(path, file_limits)?;
+        let store = Arc::new(Self::empty(limits, Some(file)));
         {
             let mut inner = store.lock_state();
             (inner.last, inner.is_restoring) = (opened.last, true);

@@ -59,15 +59,46 @@ fn the_oldest_go_first_and_the_count_stays_right() {
 
 #[test]
 fn a_body_beyond_the_cap_is_cut_and_marked() {
-    let captures = CaptureStore::new(CaptureLimit::Bytes(4_000));
+    for (total, body) in [(1_000_000, 3_000), (4_000, 1_000_000)] {
+        let total = CaptureLimit::Bytes(total);
+        let captures = CaptureStore::new(CaptureLimits { total, body });
+        let recording = open(&captures, "a");
+
+        recording.request_body(&[b'x'; 1_600]);
+        recording.request_body(&[b'x'; 1_600]);
+
+        let shown = recording.record().to_captured_request();
+        assert_eq!(shown.request.truncated, ginnel_api::Flag(true));
+        assert_eq!(recording.record().lock_exchange().request.body.len(), 3_000);
+    }
+}
+
+#[test]
+fn a_body_leaves_no_room_for_the_other_one_if_it_takes_it_all() {
+    let captures = CaptureStore::new(CaptureLimit::Bytes(10_000));
+    let recording = open(&captures, "a");
+    recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", &Body::NONE);
+
+    recording.request_body(&[b'x'; 7_000]);
+    recording.response_body(&[b'y'; 700]);
+
+    let exchange = recording.record().lock_exchange();
+    let response = exchange.response.as_ref().unwrap();
+    assert_eq!((exchange.request.body.len(), response.body.len()), (7_000, 500));
+    assert!(!exchange.request.is_truncated() && response.is_truncated());
+}
+
+#[test]
+fn a_list_carries_the_beginning_of_a_long_message() {
+    let captures = CaptureStore::new(CaptureLimit::default());
     let recording = open(&captures, "a");
 
-    recording.request_body(&[b'x'; 600]);
-    recording.request_body(&[b'x'; 600]);
+    recording.request_body(&vec![b'x'; 2 << 20]);
 
-    let shown = recording.record().to_captured_request();
-    assert_eq!(shown.request.truncated, ginnel_api::Flag(true));
-    assert_eq!(recording.record().lock_exchange().request.body.len(), 1_000);
+    let listed = recording.record().to_listed_request().request;
+    let whole = recording.record().to_captured_request().request;
+    assert_eq!((listed.truncated.0, listed.raw.0.len()), (true, 1 << 20));
+    assert!(!whole.truncated.0 && whole.raw.0.len() > 2 << 20);
 }
 
 #[test]

@@ -147,7 +147,7 @@ const VALUES = ["method", "target", "path", "path.1", "query.NAME", "header.NAME
 
 /** The headers of a mock that are to be different from those of a captured response; masked ones stay as they came. */
 async function changedHeaders(written, { id }, drop) {
-  const exact = await ask(`/inspect/data/requests/${id}?reveal=1`);
+  const exact = await ask(`/inspect/data/requests/${id}?reveal=1&whole=1`);
   const masked = await ask(`/inspect/data/requests/${id}`);
   const left = masked.response.headers.map(({ name, value }, at) => [name, value, exact.response.headers[at].value]);
   const restored = pairsOf(written).filter(([name]) => !drop.includes(name.toLowerCase())).map(([name, value]) => {

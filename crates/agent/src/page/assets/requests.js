@@ -477,7 +477,7 @@ async function modify() {
   if (page.chosen && page.detail?.id !== page.chosen) await load();
   if (!page.detail || page.detail.id !== page.chosen) return;
   try {
-    const exact = await ask(`/inspect/data/requests/${page.chosen}?reveal=1`);
+    const exact = await ask(`/inspect/data/requests/${page.chosen}?reveal=1&whole=1`);
     await edit(page.detail, exact, { send });
   } catch (error) {
     notice(error.message);
