@@ -17,7 +17,7 @@ pub trait WireObject: Default {
     /// The names of its fields on the wire.
     const FIELDS: &'static [&'static str];
 
-    /// Reads the next value of `members` into the field with this name, or skips it if there is no such field.
+    /// Reads the next value of `members` into the field with this name. The values of unknown fields are skipped.
     ///
     /// # Errors
     /// If the value does not have the type of the field.
@@ -28,7 +28,7 @@ pub trait WireObject: Default {
     ) -> Result<(), A::Error>;
 }
 
-/// Reads a record; null stands for the default of a field, because servers write it for lists and texts that are empty.
+/// Reads a record. A null is read as the default of its field, because servers write it for empty lists and texts.
 ///
 /// # Errors
 /// If the input is not an object, or a field has another type.

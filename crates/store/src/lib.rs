@@ -316,7 +316,7 @@ impl Store {
     /// As [`Store::read`], for work whose type is erased.
     ///
     /// # Errors
-    /// What `work` returns, or that the database cannot be read.
+    /// If the work fails, or the database cannot be read.
     pub async fn read_boxed<T, E>(&self, work: ReadWork<T, E>) -> Result<T, E>
     where
         T: Send + 'static,

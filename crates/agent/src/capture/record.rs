@@ -19,7 +19,7 @@ use super::timing::{ExchangeMarks, ExchangeTiming};
 
 /// What a record costs beside its bytes.
 const RECORD_OVERHEAD_BYTES: usize = 512;
-/// Maximum length of a message in a list of the agent API, unless its head alone is longer.
+/// Maximum length of a message in a list of the agent API. A longer head is carried whole.
 const MAX_LISTED_BYTES: usize = 1 << 20;
 
 /// A captured request that may still be under way.
