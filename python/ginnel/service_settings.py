@@ -471,7 +471,7 @@ class ServiceSettings(TypedDict, total=False):
     trusted_proxies: Sequence[str]
     """Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs."""
     proxy_protocol: bool
-    """Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents; by
+    """Require the PROXY protocol, version 1 or 2, from trusted proxies, for visitors and agents; by
     default false.
     """
     ambiguous_paths: Literal["auto", "reject", "normalize", "preserve"]

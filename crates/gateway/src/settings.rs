@@ -73,7 +73,7 @@ settings! {
             listed_in_help(), live(), with_keyword();
         proxy_protocol: bool = false,
             "proxy_protocol", "BOOL",
-            "Require the PROXY protocol, version 2, from trusted proxies, for visitors and agents";
+            "Require the PROXY protocol, version 1 or 2, from trusted proxies, for visitors and agents";
         ambiguous_paths: AmbiguousPaths = AmbiguousPaths::default(),
             "ambiguous_paths", "WHAT",
             "Treatment of ambiguous paths, if a route or a rule looks at paths",
