@@ -8,7 +8,7 @@ use http_body_util::Empty;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -43,6 +43,17 @@ impl Signer {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
+    /// Replaces the certificate of the authority by one that was valid until a year.
+    fn renew_until(&mut self, year: i32) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        (params.not_before, params.not_after) =
+            (date_time_ymd(year - 1, 1, 1), date_time_ymd(year, 1, 1));
+        self.pem = params.self_signed(&key).unwrap().pem();
+        self.issuer = Issuer::new(params, key);
+    }
+
     /// A certificate for a visitor.
     pub fn vouch(&self) -> Shown {
         let key = KeyPair::generate().unwrap();
@@ -50,6 +61,13 @@ impl Signer {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Shown(certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+    }
+
+    /// The certificate of the authority itself.
+    pub fn own(&self) -> Shown {
+        let certificate = CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap();
+        let key = self.issuer.key().serialize_der();
+        Shown(certificate, PrivateKeyDer::try_from(key).unwrap())
     }
 
     /// Makes it known to a service; gives the module of it alone.
@@ -154,6 +172,34 @@ async fn only_visitors_whom_an_authority_vouches_for_come_in() {
         let alert = visit(Some(&stranger)).alert(&site).await;
         assert_eq!(alert, AlertDescription::UnknownCA);
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_given_comes_in_itself() {
+    let site = EdgeFixture::start().await;
+    let (known, namesake) = (Signer::new("device 1"), Signer::new("device 1"));
+    let module = known.known_to(&site).await;
+    edge(&site, "shop.test", "mutual_tls", &module).await;
+    let (own, other) = (known.own(), namesake.own());
+
+    for version in [&TLS13, &TLS12] {
+        let visit = |shown| Visit { version, ..Visit::to("shop.test", Some(shown)) };
+
+        assert_eq!(visit(&own).ask(&site, "shop.test").await.unwrap(), "202");
+        assert!(visit(&other).ask(&site, "shop.test").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_given_must_be_valid() {
+    let site = EdgeFixture::start().await;
+    let mut known = Signer::new("device 1");
+    known.renew_until(2002);
+    edge(&site, "shop.test", "mutual_tls", &known.known_to(&site).await).await;
+
+    let alert = Visit::to("shop.test", Some(&known.own())).alert(&site).await;
+
+    assert_eq!(alert, AlertDescription::CertificateExpired);
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 pub use accepted_socket::AcceptedSocket;
 pub use accepted_socket::AsyncReadWrite;
-use verifier::{AnyCertificate, GivenCertificates};
+use verifier::{AnyCertificate, GivenCertificates, GivenClients};
 
 use ginnel_base::address::Host;
 use ginnel_base::logging::or_debug;
@@ -139,15 +139,16 @@ pub fn any_client() -> Arc<dyn ClientCertVerifier> {
     Arc::new(NoClientAuth)
 }
 
-/// Lets in only clients who show a certificate that one of these, in PEM, has signed.
+/// Returns a verifier that accepts only clients whose certificate is one of these, in PEM, or is signed by one of them.
 ///
 /// # Errors
-/// With what is wrong with them.
+/// If the text has no certificate, or one of them cannot be used.
 pub fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let given = certificate::parse_certificates(authorities)?;
     let roots = Arc::new(parse_roots(authorities)?);
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, crypto_provider()).build();
-    let verifier = verifier.map_err(|problem| problem.to_string())?;
-    Ok(verifier)
+    let signed = verifier.map_err(|problem| problem.to_string())?;
+    Ok(Arc::new(GivenClients { signed, given }))
 }
 
 /// Returns the name that the certificate of a host must be for.

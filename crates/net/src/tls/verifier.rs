@@ -1,5 +1,5 @@
-//! Verifiers of server certificates that TLS libraries do not have: one that trusts given certificates, and one that
-//! verifies nothing.
+//! Verifiers of certificates that TLS libraries do not have: for servers and clients, one that trusts given
+//! certificates; for servers, one that verifies nothing.
 
 use std::sync::Arc;
 
@@ -8,7 +8,11 @@ use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_n
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
 
 use super::x509;
 
@@ -107,6 +111,56 @@ impl ServerCertVerifier for GivenCertificates {
             verify_validity(certificate, now)?;
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             return Ok(ServerCertVerified::assertion());
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signed.supported_verify_schemes()
+    }
+}
+
+/// Accepts clients whose certificate a given authority has signed, and clients that show a given certificate itself.
+/// For the reason of the latter see [`GivenCertificates`].
+#[derive(Debug)]
+pub(super) struct GivenClients {
+    pub signed: Arc<dyn ClientCertVerifier>,
+    pub given: Vec<CertificateDer<'static>>,
+}
+
+impl ClientCertVerifier for GivenClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.signed.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.signed.verify_client_cert(certificate, intermediates, now);
+        if verified.is_err() && self.given.iter().any(|given| given == certificate) {
+            verify_validity(certificate, now)?;
+            return Ok(ClientCertVerified::assertion());
         }
         verified
     }
