@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::configured::EdgeFixture;
-use super::support::soon;
+use super::support::{header, soon};
 
 /// Who vouches for visitors.
 pub(super) struct Signer {
@@ -147,6 +147,20 @@ async fn get(stream: &mut TlsStream<TcpStream>, host: &str) -> io::Result<String
     Ok(String::from_utf8(answer[9..12].to_vec()).unwrap())
 }
 
+/// Asks over a connection; the status of the answer, whose body has a length.
+async fn get_head(stream: &mut TlsStream<TcpStream>, host: &str) -> String {
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(soon(stream.read_u8()).await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = header(&head, "content-length").map_or(0, |it| it.parse().unwrap());
+    soon(stream.read_exact(&mut vec![0; length])).await.unwrap();
+    head[9..12].to_owned()
+}
+
 /// An edge that answers `hello`, with a module of its own.
 async fn edge(site: &EdgeFixture, host: &str, module: &str, given: &Value) -> String {
     let body = json!({"hostports": [format!("{host}:443")], module: given});
@@ -200,6 +214,66 @@ async fn a_certificate_that_was_given_must_be_valid() {
     let alert = Visit::to("shop.test", Some(&known.own())).alert(&site).await;
 
     assert_eq!(alert, AlertDescription::CertificateExpired);
+}
+
+#[tokio::test]
+async fn the_name_in_the_handshake_does_not_matter_but_its_policy_does() {
+    let site = EdgeFixture::start().await;
+    let (known, other) = (Signer::new("known"), Signer::new("other"));
+    let module = known.known_to(&site).await;
+    let [twin, foreign] = [known.known_to(&site).await, other.known_to(&site).await];
+    edge(&site, "shop.test", "mutual_tls", &module).await;
+    edge(&site, "twin.test", "mutual_tls", &twin).await;
+    edge(&site, "foreign.test", "mutual_tls", &foreign).await;
+    edge(&site, "open.test", "tls_termination", &json!({})).await;
+    edge(&site, "new.test", "tls_termination", &json!({"min_version": "1.3"})).await;
+    let shown = known.vouch();
+    let with_certificate = Visit::to("shop.test", Some(&shown));
+    let old = Visit { version: &TLS12, ..Visit::to("open.test", None) };
+    let unnamed = Visit { name: None, ..Visit::to("", None) };
+    let nobodys = Visit::to("origin.test", None);
+
+    for (visit, host, expected) in [
+        (unnamed, "open.test", "202"),
+        (nobodys, "open.test", "202"),
+        (nobodys, "new.test", "202"),
+        (old, "new.test", "421"),
+        (nobodys, "shop.test", "421"),
+        (with_certificate, "open.test", "202"),
+        (with_certificate, "new.test", "202"),
+        (with_certificate, "twin.test", "202"),
+        (with_certificate, "foreign.test", "421"),
+    ] {
+        assert_eq!(visit.ask(&site, host).await.unwrap(), expected, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn rules_do_not_see_a_certificate_that_another_edge_asked_for() {
+    let site = EdgeFixture::start().await;
+    let known = Signer::new("known");
+    let module = known.known_to(&site).await;
+    let rule = json!({
+        "expressions": ["conn.tls.client.san.dns_names.size() > 0"],
+        "actions": [{"type": "deny", "config": {"status_code": 403}}],
+    });
+    for (host, module) in [("shop.test", json!({"mutual_tls": module})), ("open.test", json!({}))] {
+        let mut body = module;
+        body["hostports"] = json!([format!("{host}:443")]);
+        let edge = site.service.create("/edges/https", body).await;
+        let backend = site.fixed("hello").await;
+        let policy = json!({"inbound": [rule]});
+        site.route(&edge, "/", json!({"backend": backend, "policy": policy})).await;
+    }
+    let shown = known.vouch();
+    let mut stream = Visit::to("shop.test", Some(&shown)).connect(&site).await.unwrap();
+
+    let mut statuses = Vec::new();
+    for host in ["shop.test", "open.test", "shop.test"] {
+        statuses.push(get_head(&mut stream, host).await);
+    }
+
+    assert_eq!(statuses, ["403", "202", "403"]);
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ static SERVICE_NAME: HeaderValue = HeaderValue::from_static("ginnel");
 const MAX_PASSES: usize = 20;
 
 /// Who asks, in the form that headers have.
+#[derive(Clone)]
 pub struct VisitorOrigin {
     /// The address of the visitor.
     pub peer: HeaderValue,

@@ -138,7 +138,7 @@ impl VirtualHost {
 
     /// True when visitors must show a certificate.
     pub fn requires_certificate(&self) -> bool {
-        self.tls_policy.as_ref().is_some_and(|tls_policy| tls_policy.requires_certificate)
+        self.tls_policy.as_ref().is_some_and(|tls_policy| tls_policy.requires_certificate())
     }
 
     /// The route of a request, unless its path is ambiguous and something depends on it.

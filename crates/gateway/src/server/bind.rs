@@ -305,7 +305,7 @@ impl GatewayState {
         let mut tls_params =
             TlsParams::from_versions(termination.map(|it| it.versions).unwrap_or_default());
         if let Some(authorities) = spec.visitor_authorities() {
-            tls_params.visitors = only_signed_by(authorities).map_err(invalid_authorities)?;
+            tls_params.require_certificates(authorities).map_err(invalid_authorities)?;
         } else if termination.is_none() {
             return Ok(None);
         }

@@ -227,12 +227,15 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
+    use tokio::io::AsyncReadExt;
     use tokio_rustls::TlsConnector;
 
     use super::*;
+    use crate::message::visitor::VisitorTls;
     use crate::tls::authority::LocalAuthority;
     use crate::{EndpointSpec, GatewaySettings};
     use ginnel_api::endpoint_options::VisitorAuthorities;
+    use ginnel_api::remote::edges::modules::TrafficPolicyDocument;
     use ginnel_api::{Base64, EndpointOptions};
 
     /// The authority of visitors, and how one of them speaks TLS, who wants HTTP/2.
@@ -279,5 +282,54 @@ mod tests {
         let (response, _) = client.send_request(request, true).unwrap();
 
         assert_eq!(response.await.unwrap().status(), 404);
+    }
+
+    /// The response to a visitor whose TLS has ended at another node, for a name of its own.
+    async fn visit_from_another_node(gateway: &Gateway, version: &'static str) -> String {
+        let address = gateway.https_address().unwrap();
+        let tls = VisitorTls { version, sni: "origin.test".to_owned(), ..VisitorTls::default() };
+        let tls = Some(Arc::new(tls));
+        let visitor =
+            Visitor { peer: address, local: address, proto: "https", tls, passthrough: false };
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let relaying = gateway.clone();
+        tokio::spawn(async move { relaying.serve_relayed(Box::new(far), visitor).await });
+        let request = b"GET / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n";
+        near.write_all(request).await.unwrap();
+        let mut response = String::new();
+        near.read_to_string(&mut response).await.unwrap();
+        response.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_visitor_of_another_node_is_judged_by_the_handshake_and_not_by_its_name() {
+        let authority = LocalAuthority::open(None).unwrap();
+        let (signers, _) = visitor_of(&authority);
+        let gateway = Gateway::start(GatewaySettings::default(), authority).await.unwrap();
+        let policy = |tls: &str| {
+            let rules = format!(
+                r#"{{{tls}"on_http_request": [{{"actions": [
+                    {{"type": "custom-response", "config": {{"status_code": 218}}}}]}}]}}"#
+            );
+            let document = TrafficPolicyDocument { enabled: None, value: Some(rules) };
+            EndpointOptions { traffic_policy: Some(document), ..EndpointOptions::default() }
+        };
+        let newest = r#""on_tcp_connect": [{"actions": [
+            {"type": "terminate-tls", "config": {"min_version": "1.3"}}]}], "#;
+        let mutual_tls = Some(VisitorAuthorities { mutual_tls_ca: Base64(signers.into()) });
+        let with_certificates = EndpointOptions { mutual_tls, ..policy("") };
+
+        for (options, version, expected) in [
+            (policy(""), "TLSv1_2", "218"),
+            (policy(newest), "TLSv1_3", "218"),
+            (policy(newest), "TLSv1_2", "421"),
+            (with_certificates, "TLSv1_3", "421"),
+        ] {
+            let host = Some("app.test".to_owned());
+            let spec = EndpointSpec { host, options, ..EndpointSpec::any(Proto::Https) };
+            let _endpoint = gateway.bind_offline(spec).await.unwrap();
+
+            assert_eq!(visit_from_another_node(&gateway, version).await, expected, "{version}");
+        }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use ginnel_api::Secret;
 use ginnel_net::tls::certificate::{self, Unusable};
-use ginnel_net::tls::{self, any_client};
+use ginnel_net::tls::{self, any_client, only_signed_by};
 use ginnel_policy::actions::terminate_tls::TlsVersions;
 
 use crate::tls::authority::LocalAuthority;
@@ -31,27 +32,34 @@ pub struct TlsTerminationSpec {
 
 /// How TLS is spoken with the visitors of a virtual host.
 ///
-/// What a visitor has been asked is known by the policy that asked: a request is served when its
-/// connection came by the policy that the virtual host has now.
+/// A connection is made by the policy of one virtual host, and may then carry requests for others. A request is
+/// served if the handshake met the policy that the virtual host of the request has now.
 pub struct TlsPolicy {
     /// The TLS settings.
     pub config: Arc<ServerConfig>,
-    /// True when visitors must show a certificate, so that nobody comes without TLS either.
-    pub requires_certificate: bool,
+    versions: TlsVersionList,
+    authorities: Option<Authorities>,
 }
+
+/// Versions of TLS.
+type TlsVersionList = &'static [&'static SupportedProtocolVersion];
+
+/// The certificates that visitors' certificates must be signed by, sorted.
+type Authorities = Arc<[CertificateDer<'static>]>;
 
 /// Whom TLS is spoken with, and how.
 pub struct TlsParams {
     /// The versions of TLS.
-    pub versions: &'static [&'static SupportedProtocolVersion],
+    pub versions: TlsVersionList,
     /// Who looks at the certificates of visitors.
     pub visitors: Arc<dyn ClientCertVerifier>,
+    authorities: Option<Authorities>,
 }
 
 impl Default for TlsParams {
     /// Everybody may come.
     fn default() -> Self {
-        Self { versions: rustls::DEFAULT_VERSIONS, visitors: any_client() }
+        Self { versions: rustls::DEFAULT_VERSIONS, visitors: any_client(), authorities: None }
     }
 }
 
@@ -64,6 +72,19 @@ impl TlsParams {
             TlsVersions::Only13 => ONLY_13,
         };
         Self { versions, ..Self::default() }
+    }
+
+    /// Requires visitors to show a certificate that one of these, in PEM, has signed.
+    ///
+    /// # Errors
+    /// If the text has no certificate, or one of them cannot be used.
+    pub fn require_certificates(&mut self, authorities: &[u8]) -> Result<(), String> {
+        self.visitors = only_signed_by(authorities)?;
+        let mut certificates = certificate::parse_certificates(authorities)?;
+        certificates.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
+        certificates.dedup();
+        self.authorities = Some(certificates.into());
+        Ok(())
     }
 }
 
@@ -100,13 +121,26 @@ impl TlsPolicy {
         termination: Option<&TlsTerminationSpec>,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
-        let requires_certificate = tls_params.visitors.client_auth_mandatory();
+        let (versions, authorities) = (tls_params.versions, tls_params.authorities.clone());
         let certificate = termination.and_then(|termination| termination.certificate.as_ref());
         let config = match certificate {
             Some((chain, key)) => config_from_pem(chain, &key.0, protocols, tls_params)?,
             None => authority.config_with_params(protocols, tls_params)?,
         };
-        Ok(Arc::new(Self { config, requires_certificate }))
+        Ok(Arc::new(Self { config, versions, authorities }))
+    }
+
+    /// Returns true if visitors must show a certificate. Nobody may come without TLS then either.
+    pub fn requires_certificate(&self) -> bool {
+        self.authorities.is_some()
+    }
+
+    /// Returns true if a handshake by the policy `passed` that agreed on a version met this policy as well.
+    pub fn is_met_by(&self, passed: Option<&Self>, version: &str) -> bool {
+        let has_version = self.versions.iter().any(|it| it.version.as_str() == Some(version));
+        let passed_authorities = passed.and_then(|passed| passed.authorities.as_ref());
+        has_version
+            && (self.authorities.is_none() || self.authorities.as_ref() == passed_authorities)
     }
 }
 

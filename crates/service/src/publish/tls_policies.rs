@@ -10,7 +10,6 @@ use ginnel_gateway::modules::edge_module::EdgeModule;
 use ginnel_gateway::tls::certificate_error::CertificateError;
 use ginnel_gateway::tls::policy::{TlsParams, TlsPolicy};
 use ginnel_gateway::{Gateway, TlsTerminationSpec};
-use ginnel_net::tls::only_signed_by;
 use ginnel_store::{self as store, View};
 
 /// What is spoken where TLS 1.2 is too old.
@@ -84,7 +83,7 @@ impl TlsPolicyPlan {
             params.versions = NEWEST;
         }
         if self.authorities.is_some() {
-            params.visitors = only_signed_by(pem.as_bytes())?;
+            params.require_certificates(pem.as_bytes())?;
         }
         Ok(params)
     }

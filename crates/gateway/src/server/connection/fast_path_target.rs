@@ -125,6 +125,9 @@ impl RequestRouting for HttpConnection {
         if login::is_carried_by(head) || is_login_path(path) {
             return None;
         }
+        if self.client.without_foreign_certificate(&virtual_host).is_some() {
+            return None;
+        }
         let route = virtual_host.find_plain(path)?;
         if route.host_header.is_some() {
             return None;

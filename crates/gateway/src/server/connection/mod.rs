@@ -75,6 +75,23 @@ struct Requester {
     origin: VisitorOrigin,
 }
 
+impl Requester {
+    /// Returns the same visitor without the client certificate, if a virtual host does not ask for one. Authorities of
+    /// another virtual host have signed it then, and its rules must not see whom those vouch for.
+    fn without_foreign_certificate(&self, virtual_host: &VirtualHost) -> Option<Self> {
+        let tls = self.visitor.tls.as_deref()?;
+        if tls.client_certificate.is_none() || virtual_host.requires_certificate() {
+            return None;
+        }
+        let tls = VisitorTls { client_certificate: None, ..tls.clone() };
+        Some(Self {
+            visitor: Visitor { tls: Some(Arc::new(tls)), ..self.visitor.clone() },
+            attributes: self.attributes.for_another_visitor(),
+            origin: self.origin.clone(),
+        })
+    }
+}
+
 impl HttpConnection {
     pub fn new(
         gateway: Arc<GatewayState>,
@@ -405,6 +422,7 @@ impl HttpConnection {
 
     /// The virtual host of the host that a request names, or a node that has it: one of those that have
     /// failed only where no other is left. The visitor used `scheme`, to this service or to a trusted proxy.
+    /// The name in SNI does not matter (proxies write their own), but the TLS policy that the handshake met does.
     fn select_host(
         &self,
         (host, port): (&str, Option<u16>),
@@ -422,17 +440,13 @@ impl HttpConnection {
         if is_internal(host) {
             return Err(error_response::NO_ENDPOINT);
         }
-        let is_other = |tls: &Arc<VisitorTls>| !tls.sni.is_empty() && tls.sni != host;
-        if visitor.tls.as_ref().is_some_and(is_other) {
-            return Err(error_response::MISDIRECTED);
-        }
         let found = self.gateway.table.hosts.find_ranked(host, port);
         let may_be_elsewhere = self.gateway.table.has_remote_hosts() && !self.is_relayed();
         if may_be_elsewhere
             && let Some(node) = self.gateway.table.remote_host(host, port, found.as_ref(), failed)
         {
-            // What the visitor has shown here, that node has not seen.
-            if passed.is_some() {
+            // That node does not know which authorities this one has asked for.
+            if passed.is_some_and(|passed| passed.requires_certificate()) {
                 return Err(error_response::MOVED);
             }
             return Ok(HostMatch::Node(node));
@@ -453,12 +467,12 @@ impl HttpConnection {
         {
             return Ok(HostMatch::Redirect(format!("{url}{uri}")));
         }
-        // The handshake may have named nobody, another port's virtual host, or what the virtual host was before.
-        let passes = |tls_policy: &Arc<TlsPolicy>| match passed {
-            Some(passed) => Arc::ptr_eq(passed, tls_policy),
-            None => !has_tls && !tls_policy.requires_certificate,
+        let passed = passed.map(Arc::as_ref);
+        let is_met = |tls_policy: &Arc<TlsPolicy>| match &visitor.tls {
+            Some(tls) => tls_policy.is_met_by(passed, tls.version),
+            None => !tls_policy.requires_certificate(),
         };
-        if !virtual_host.tls_policy.as_ref().is_none_or(passes) {
+        if !virtual_host.tls_policy.as_ref().is_none_or(is_met) {
             return Err(error_response::MISDIRECTED);
         }
         Ok(HostMatch::VirtualHost(virtual_host))

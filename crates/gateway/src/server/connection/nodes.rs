@@ -171,6 +171,8 @@ impl HttpConnection {
         let moves_on = may_move && !self.is_relayed();
         let spare = if moves_on { try_clone_request(&request) } else { None };
         let place = (virtual_host, Some(place), may_move);
+        let anonymous = client.without_foreign_certificate(&place.0);
+        let client = anonymous.as_ref().unwrap_or(client);
         let served = self.serve_here(place, client, request, trace, record).await;
         match (&served, spare) {
             (Err(Rejection::Elsewhere), Some(again)) => ControlFlow::Continue(again),
