@@ -7,7 +7,7 @@ use ginnel_gateway::{EndpointSpec, EventDelivery, Proto, Target, TunnelGroups};
 
 use serde_json::{Value, json};
 
-use super::support::{Direct, Peer, header, mirror, upstream};
+use super::support::{Direct, Peer, header, mirror, soon, upstream};
 use crate::service::support::{Folder, Running, free_address};
 
 /// A service, and how requests reach its edges.
@@ -55,6 +55,25 @@ impl EdgeFixture {
     /// What a request to a host and path is answered with: head and body.
     pub async fn get(&self, host: &str, path: &str) -> (String, String) {
         self.say(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: test\r\n\r\n")).await
+    }
+
+    /// The status and the body of a response over HTTP/2 and TLS.
+    pub async fn send_http2(&self, request: http::Request<()>) -> String {
+        use super::tls::{connect, trusting};
+        let gateway = self.service.service.gateway();
+        let port = gateway.https_address().unwrap().port();
+        let trusting = trusting(gateway.authority(), &["h2"]);
+        let stream = connect(&trusting, port, "a.test").await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let (response, _) = client.send_request(request, true).unwrap();
+        let mut response = soon(response).await.unwrap();
+        let mut text = format!("{} ", response.status().as_u16());
+        while let Some(part) = soon(response.body_mut().data()).await {
+            text += &String::from_utf8_lossy(&part.unwrap());
+        }
+        connection.abort();
+        text
     }
 
     pub async fn say(&self, request: &str) -> (String, String) {
@@ -534,6 +553,31 @@ async fn a_connection_may_carry_requests_for_other_hosts() {
 
     assert_eq!(seen.matches(" 202 ").count(), 2, "{seen}");
     assert_eq!(seen.matches(" 404 ").count(), 1, "{seen}");
+}
+
+#[tokio::test]
+async fn the_options_of_the_server_are_answered() {
+    let site = EdgeFixture::start().await;
+    let (whole, part) = (site.edge("whole.test").await, site.edge("part.test").await);
+    let mirror = site.at(mirror().await).await;
+    site.route(&whole, "/", json!({"backend": mirror})).await;
+    site.route(&part, "/api", json!({"backend": mirror})).await;
+    let ask = async |host: &str| {
+        let (http1, body) = site.say(&format!("OPTIONS * HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+        let uri = http::uri::Builder::new().scheme("https").authority(host).path_and_query("*");
+        let request = http::Request::options(uri.build().unwrap()).body(());
+        (http1, body, site.send_http2(request.unwrap()).await)
+    };
+
+    let (head, body, http2) = ask("whole.test").await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(body.starts_with("OPTIONS * HTTP/1.1\r\n"), "{body}");
+    assert!(http2.starts_with("200 OPTIONS * HTTP/1.1\r\n"), "{http2}");
+    let (head, _, http2) = ask("part.test").await;
+    assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
+    assert_eq!(http2, "204 ");
+    let (head, _, http2) = ask("nobody.test").await;
+    assert!(head.starts_with("HTTP/1.1 404 ") && http2.starts_with("404 "), "{head}{http2}");
 }
 
 #[tokio::test]

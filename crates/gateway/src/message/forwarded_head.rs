@@ -72,7 +72,10 @@ pub fn normalize_request<B>(request: &mut Request<B>) -> Result<(), ErrorRespons
     }
     let host =
         HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
-    let path = rooted_path(uri).ok_or(error_response::BAD_REQUEST)?;
+    let path = match has_asterisk_path(request) {
+        true => PathAndQuery::from_static("*"),
+        false => rooted_path(uri).ok_or(error_response::BAD_REQUEST)?,
+    };
     *request.uri_mut() = Uri::from(path);
     request.headers_mut().insert(HOST, host);
     Ok(())
@@ -96,8 +99,14 @@ fn has_http_scheme(uri: &Uri) -> bool {
 }
 
 /// Whether a request is about a server and none of its resources (RFC 9112, section 3.2.4).
-fn is_asterisk_form<B>(request: &Request<B>) -> bool {
+pub fn is_asterisk_form<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS && request.uri() == "*"
+}
+
+/// Returns true for the asterisk form of HTTP/2, whose requests name the host as well (RFC 9113, section 8.3.1).
+fn has_asterisk_path<B>(request: &Request<B>) -> bool {
+    let path = request.uri().path_and_query().map(PathAndQuery::as_str);
+    request.version() == Version::HTTP_2 && request.method() == Method::OPTIONS && path == Some("*")
 }
 
 /// Whether HTTP/2 has carried what HTTP/1.1 would read in another way or in two (RFC 9113, section 8.2.1).

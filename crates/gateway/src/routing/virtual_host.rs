@@ -19,6 +19,9 @@ use crate::routing::route::Route;
 use crate::tls::policy::TlsPolicy;
 use crate::upstream::forward::Upstream;
 
+/// The target of `OPTIONS *`, which is about the whole server. Only a route for all paths serves it.
+const SERVER_TARGET: &str = "*";
+
 /// What is served at a public address.
 #[derive(Default)]
 pub struct VirtualHost {
@@ -247,7 +250,11 @@ impl VirtualHost {
 
     /// The route of a normalized path that does not share all paths with others.
     fn own_route(&self, path: &str) -> Option<&Arc<Route>> {
-        let by_prefix = || self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix));
+        let is_for_path = |prefix: &str| match path {
+            SERVER_TARGET => is_everything(prefix),
+            _ => path.starts_with(prefix),
+        };
+        let by_prefix = || self.prefixes.iter().find(|(prefix, _)| is_for_path(prefix));
         self.exact.get(path).or_else(|| by_prefix().map(|(_, route)| route))
     }
 }
@@ -255,8 +262,13 @@ impl VirtualHost {
 impl PathMatch {
     /// Whether it is for all paths.
     fn is_everything(&self) -> bool {
-        matches!(self, Self::Prefix(prefix) if matches!(prefix.as_str(), "" | "/"))
+        matches!(self, Self::Prefix(prefix) if is_everything(prefix))
     }
+}
+
+/// Returns true if all paths begin with a prefix.
+fn is_everything(prefix: &str) -> bool {
+    matches!(prefix, "" | "/")
 }
 
 #[cfg(test)]
@@ -302,19 +314,21 @@ mod tests {
         assert_eq!(found("/api/v10"), "/api/v1");
         assert_eq!(found("/apis"), "/api");
         assert_eq!(found("/API"), "/");
+        assert_eq!(found("*"), "/");
         assert!(VirtualHost::default().route_for_path("/").is_none());
     }
 
     /// A virtual host with a route for everything and perhaps another one.
     fn virtual_host(other: Option<PathMatch>) -> VirtualHost {
-        let route = || {
-            let (id, edge_id) = (Arc::from(""), Arc::from(""));
-            let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
-            let (modules, host_header, metrics) = (None, None, None);
-            Arc::new(Route { id, edge_id, modules, host_header, backend, metrics })
-        };
         let all = [Some(PathMatch::Prefix("/".into())), other];
-        VirtualHost::new(all.into_iter().flatten().map(|spec| (spec, route())))
+        VirtualHost::new(all.into_iter().flatten().map(|spec| (spec, empty_route())))
+    }
+
+    fn empty_route() -> Arc<Route> {
+        let (id, edge_id) = (Arc::from(""), Arc::from(""));
+        let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+        let (modules, host_header, metrics) = (None, None, None);
+        Arc::new(Route { id, edge_id, modules, host_header, backend, metrics })
     }
 
     #[test]
@@ -340,6 +354,17 @@ mod tests {
         }
         let resolved = other.route_request("/x/../a%2fb", AmbiguousPaths::Normalize).ok();
         assert_eq!(resolved.and_then(|found| found.path.path).as_deref(), Some("/a/b"));
+    }
+
+    #[test]
+    fn the_server_itself_has_a_route_only_if_all_paths_have_it() {
+        let parts = [PathMatch::Prefix("/api".into()), PathMatch::Exact("/".into())];
+        let virtual_host = VirtualHost::new(parts.map(|spec| (spec, empty_route())));
+
+        for mode in [AmbiguousPaths::Reject, AmbiguousPaths::Auto, AmbiguousPaths::Preserve] {
+            let refused = virtual_host.route_request("*", mode).err();
+            assert_eq!(refused, Some(error_response::NO_ROUTE));
+        }
     }
 
     #[test]

@@ -292,7 +292,12 @@ impl HttpConnection {
         strip_identity(request.headers_mut());
         // What rules add is not the visitor's to take off again.
         strip_named(request.headers_mut());
-        let route = self.route_request(&virtual_host, client, &mut request)?;
+        let route = match self.route_request(&virtual_host, client, &mut request) {
+            Err(error_response::NO_ROUTE) if forwarded_head::is_asterisk_form(&request) => {
+                return Ok(server_options_response());
+            }
+            found => found?,
+        };
         if let (Some(record), Some(edge)) = (record, &route.metrics) {
             record.set_edge(edge.clone());
         }
@@ -501,6 +506,14 @@ enum HostMatch {
 #[derive(Debug, thiserror::Error)]
 #[error("closed by a policy")]
 pub struct ConnectionClosed;
+
+/// Returns the response to `OPTIONS *` at a host that has no route for all paths: the server works, and has no
+/// options to name (RFC 9110, section 9.3.7).
+fn server_options_response() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
 
 /// Sends a visitor elsewhere, with method and body.
 fn redirect_response(url: String) -> Response<ResponseBody> {
