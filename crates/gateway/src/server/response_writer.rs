@@ -4,14 +4,16 @@ use std::fmt::Display;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode, response};
 use httpdate::HttpDate;
 use hyper::body::SizeHint;
 
-use ginnel_http1::{ConnectionOptions, HeadWriter, LINE_END, write_chunk_size};
+use ginnel_http1::{
+    ConnectionOptions, HeadWriter, LAST_CHUNK, LINE_END, write_chunk_size, write_last_chunk,
+};
 
-use crate::message::field_names::{FieldNames, FieldWriter, ReasonPhrase, write_announced};
+use crate::message::field_names::{FieldNames, FieldWriter, ReasonPhrase};
 use crate::message::node_notice::NodeNotice;
 
 /// What a response has to take from its request.
@@ -30,8 +32,8 @@ pub struct ResponseRules {
 #[derive(Debug)]
 pub struct ResponseWriter {
     framing: WriterFraming,
-    /// The headers that announce what comes behind the body; none where nothing may.
-    announced: HeaderMap,
+    /// If true, trailers are written, announced or not: to announce them is a SHOULD (RFC 9110, section 6.6.2).
+    takes_trailers: bool,
     /// Whether the connection closes afterwards.
     pub closes: bool,
 }
@@ -104,9 +106,7 @@ impl ResponseWriter {
             to.field(CONNECTION, option);
         }
         to.end();
-        let has_trailers = rules.takes_trailers && head.headers.contains_key(TRAILER);
-        let announced = if has_trailers { head.headers.clone() } else { HeaderMap::new() };
-        Self { framing, announced, closes }
+        Self { framing, takes_trailers: rules.takes_trailers, closes }
     }
 
     /// Whether there is nothing to write of the body.
@@ -141,7 +141,8 @@ impl ResponseWriter {
     ) -> Result<(), WrongResponseLength> {
         match self.framing {
             WriterFraming::Length(1..) => return Err(WrongResponseLength),
-            WriterFraming::Chunked => write_announced(&self.announced, trailers, out),
+            WriterFraming::Chunked if self.takes_trailers => write_last_chunk(trailers.iter(), out),
+            WriterFraming::Chunked => out.extend_from_slice(LAST_CHUNK),
             _ => {}
         }
         Ok(())
@@ -263,6 +264,25 @@ mod tests {
         assert_eq!(head(200, &[], None, to_head), "\r\n");
         assert_eq!(head(204, &length, Some(0), RULES), "\r\n");
         assert_eq!(head(304, &length, Some(0), RULES), "content-length: 5\r\n\r\n");
+    }
+
+    #[test]
+    fn trailers_are_for_visitors_that_take_them() {
+        let (parts, ()) = Response::new(()).into_parts();
+        let mut trailers = HeaderMap::new();
+        for (name, value) in [("x-sum", "42"), ("content-length", "1"), ("set-cookie", "a=b")] {
+            trailers.insert(name, HeaderValue::from_static(value));
+        }
+        for (takes_trailers, expected) in [(true, "0\r\nx-sum: 42\r\n\r\n"), (false, "0\r\n\r\n")] {
+            let rules = ResponseRules { takes_trailers, ..RULES };
+            let hint = SizeHint::default();
+            let writer = ResponseWriter::begin(&parts, &hint, rules, &mut Vec::new());
+
+            let mut out = Vec::new();
+            writer.finish_body(&trailers, &mut out).unwrap();
+
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]
