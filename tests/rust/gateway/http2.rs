@@ -185,6 +185,21 @@ async fn cookies_arrive_as_one_header() {
     assert_eq!(header(&seen, "x-b"), Some("seen"));
 }
 
+#[tokio::test]
+async fn many_requests_that_are_reset_at_once_do_not_end_the_connection() {
+    let site = site_of(json!([])).await;
+    let (mut ear, mut mouth) = visitor(&site).await;
+    let pair = |number: u32| {
+        let stream = 2 * number + 1;
+        [get(stream, "/never", &[]), frame(Kind::Reset, 0, stream, &[0, 0, 0, 8])].concat()
+    };
+
+    let pairs: Vec<u8> = (0..400).flat_map(pair).collect();
+    mouth.write_all(&[pairs, get(801, "/after", &[])].concat()).await.unwrap();
+
+    assert!(ear.body(801).await.starts_with("GET /after"));
+}
+
 /// What is said next, and next, and next.
 type Wave = Box<dyn Fn(u32) -> Vec<u8> + Send>;
 

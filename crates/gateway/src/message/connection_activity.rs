@@ -16,7 +16,7 @@ use crate::timeouts::TickLimits;
 /// How many frames that ask for nothing a visitor earns with the longest tick,
 const EARNED_BY_TICK: u64 = 250;
 /// with a request,
-const EARNED_BY_REQUEST: u64 = 16;
+pub const EARNED_BY_REQUEST: u64 = 16;
 /// and with each such piece of an answer, in bytes, or a smaller one.
 const EARNING_PIECE: usize = 4096;
 const EARNED_BY_PIECE: u64 = 4;

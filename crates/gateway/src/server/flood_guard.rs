@@ -2,7 +2,7 @@
 //!
 //! PING, SETTINGS, empty DATA and their like cost the service work and lead nowhere. A visitor may
 //! send a stock of them, and more with each request, with what it is answered, and with time; who
-//! sends many more floods, and is cut off.
+//! sends many more floods, and is cut off. A reset takes back what its request has earned.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,22 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::message::connection_activity::ConnectionActivity;
+use crate::message::connection_activity::{ConnectionActivity, EARNED_BY_REQUEST};
 use crate::message::metered::MeteredSocket;
 
 /// How many frames that ask for nothing a visitor may send ahead.
 const INITIAL_FRAME_CREDIT: u64 = 10_000;
+/// Maximum number of requests that are reset before the service has seen them. More end the connection. Envoy has the
+/// same limit; that of the library, 20, ended connections of clients that cancel what they have just sent. The initial
+/// credit is enough for so many.
+pub const MAX_UNSEEN_RESETS: usize = 500;
 /// The length of what comes before the first frame, in bytes.
 const PREFACE_BYTES: usize = 24;
 /// The length of the head of a frame, in bytes.
 const FRAME_HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const END_STREAM: u8 = 1;
 
 /// The socket of a visitor who speaks HTTP/2, watched on the way.
@@ -40,7 +45,7 @@ impl FloodGuard {
     fn charge_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         let earned = self.activity.earned_frames();
         // What was earned and not needed does not add up.
-        self.spent = self.spent.max(earned) + self.frames.count_idle_frames(bytes);
+        self.spent = self.spent.max(earned) + self.frames.count_cost(bytes);
         if self.spent > earned + INITIAL_FRAME_CREDIT {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a flood of frames"));
         }
@@ -60,9 +65,9 @@ struct FrameCounter {
 }
 
 impl FrameCounter {
-    /// How many frames begin in these bytes that ask for nothing.
-    fn count_idle_frames(&mut self, mut bytes: &[u8]) -> u64 {
-        let mut idle = 0;
+    /// What the frames cost that begin in these bytes: 1 for each that asks for nothing.
+    fn count_cost(&mut self, mut bytes: &[u8]) -> u64 {
+        let mut cost = 0;
         if !self.begun {
             bytes = self.skip_preface(bytes);
         }
@@ -76,10 +81,10 @@ impl FrameCounter {
             bytes = rest;
             if self.have == FRAME_HEAD_BYTES {
                 self.have = 0;
-                idle += u64::from(self.begin_frame());
+                cost += self.begin_frame();
             }
         }
-        idle
+        cost
     }
 
     fn skip_preface<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
@@ -91,14 +96,15 @@ impl FrameCounter {
         rest
     }
 
-    /// Begins the frame of a whole head; true when it asks for nothing.
-    fn begin_frame(&mut self) -> bool {
+    /// Begins the frame of a whole head, and returns what it costs.
+    fn begin_frame(&mut self) -> u64 {
         let [a, b, c, kind, flags, ..] = self.head;
         self.left = u32::from_be_bytes([0, a, b, c]) as usize;
         match kind {
-            HEADERS => false,
-            DATA => self.left == 0 && flags & END_STREAM == 0,
-            _ => true,
+            HEADERS => 0,
+            DATA => u64::from(self.left == 0 && flags & END_STREAM == 0),
+            RST_STREAM => 1 + EARNED_BY_REQUEST,
+            _ => 1,
         }
     }
 }
@@ -142,8 +148,17 @@ mod tests {
 
         for size in [1, 2, 5, 9, 10, 100, 1000] {
             let mut frames = FrameCounter::default();
-            let idle: u64 = said.chunks(size).map(|bytes| frames.count_idle_frames(bytes)).sum();
-            assert_eq!(idle, 4, "in pieces of {size}");
+            let cost: u64 = said.chunks(size).map(|bytes| frames.count_cost(bytes)).sum();
+            assert_eq!(cost, 4, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn the_initial_credit_is_enough_for_all_unseen_resets() {
+        let reset = [vec![b'P'; PREFACE_BYTES], frame(RST_STREAM, 0, 4)].concat();
+
+        let cost = FrameCounter::default().count_cost(&reset);
+
+        assert!(cost * MAX_UNSEEN_RESETS as u64 <= INITIAL_FRAME_CREDIT);
     }
 }

@@ -32,7 +32,7 @@ use crate::routing::hosts::HostSelection;
 use crate::server::accept::{self, TlsRoute};
 use crate::server::connection::{ConnectionClosed, HttpConnection};
 use crate::server::fast_path::Closing;
-use crate::server::flood_guard::FloodGuard;
+use crate::server::flood_guard::{FloodGuard, MAX_UNSEEN_RESETS};
 use crate::server::gateway::GatewayState;
 use crate::server::http1_server::{Http1Exit, Http1Server};
 use crate::server::stream_executor::StreamExecutor;
@@ -218,6 +218,7 @@ async fn http2(
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(max_streams)
+        .max_pending_accept_reset_streams(MAX_UNSEEN_RESETS)
         .max_header_list_size(u32::try_from(head.bytes + SPARE_HEAD_BYTES).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
