@@ -185,6 +185,67 @@ async fn cookies_arrive_as_one_header() {
     assert_eq!(header(&seen, "x-b"), Some("seen"));
 }
 
+/// A request whose head does not end its stream.
+fn begin_request(stream: u32, method: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let block = [&[0x87][..], &field(":method", method), &field(":path", "/")];
+    let block = [block.concat(), field(":authority", "a.test")].concat();
+    let more: Vec<u8> = more.iter().flat_map(|(name, value)| field(name, value)).collect();
+    frame(Kind::Headers, END_HEADERS, stream, &[block, more].concat())
+}
+
+#[tokio::test]
+async fn a_request_that_ends_with_an_empty_frame_has_no_body() {
+    let site = site_of(json!([])).await;
+    let (mut ear, mut mouth) = visitor(&site).await;
+    let empty = |flags, stream| frame(Kind::Data, flags, stream, &[]);
+
+    for (at, method) in ["GET", "DELETE", "OPTIONS", "POST", "PUT", "PATCH"].iter().enumerate() {
+        let stream = 2 * at as u32 + 1;
+        let head = begin_request(stream, method, &[]);
+        let frames = [head, empty(0, stream), empty(END_STREAM, stream)].concat();
+        mouth.write_all(&frames).await.unwrap();
+
+        let seen = ear.body(stream).await;
+        assert_eq!(header(&seen, "transfer-encoding"), None, "{seen}");
+        let length = matches!(*method, "POST" | "PUT" | "PATCH").then_some("0");
+        assert_eq!(header(&seen, "content-length"), length, "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn the_empty_frame_of_a_get_may_come_a_little_later() {
+    let site = site_of(json!([])).await;
+    let (mut ear, mut mouth) = visitor(&site).await;
+
+    mouth.write_all(&begin_request(1, "GET", &[])).await.unwrap();
+    mouth.flush().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    mouth.write_all(&frame(Kind::Data, END_STREAM, 1, &[])).await.unwrap();
+
+    let seen = ear.body(1).await;
+    assert_eq!(header(&seen, "transfer-encoding"), None, "{seen}");
+}
+
+#[tokio::test]
+async fn a_body_without_a_length_goes_on_in_chunks() {
+    let site = site_of(json!([])).await;
+    let (mut ear, mut mouth) = visitor(&site).await;
+
+    for (stream, method, more, framing) in [
+        (1, "GET", &[][..], ("transfer-encoding", "chunked")),
+        (3, "POST", &[], ("transfer-encoding", "chunked")),
+        (5, "GET", &[("content-length", "3")], ("content-length", "3")),
+        (7, "POST", &[("content-length", "3")], ("content-length", "3")),
+    ] {
+        let head = begin_request(stream, method, more);
+        let frames = [head, frame(Kind::Data, END_STREAM, stream, b"abc")].concat();
+        mouth.write_all(&frames).await.unwrap();
+
+        let seen = ear.body(stream).await;
+        assert_eq!(header(&seen, framing.0), Some(framing.1), "{seen}");
+    }
+}
+
 #[tokio::test]
 async fn many_requests_that_are_reset_at_once_do_not_end_the_connection() {
     let site = site_of(json!([])).await;

@@ -14,6 +14,7 @@ pub mod events;
 pub mod field_names;
 pub mod forwarded;
 pub mod forwarded_head;
+pub mod http2_framing;
 pub mod metered;
 pub mod node_notice;
 pub mod read_ahead;

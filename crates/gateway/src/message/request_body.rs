@@ -40,7 +40,56 @@ pub struct VisitorBody {
 
 enum BodySource {
     Http1(FedBody),
-    Http2(Incoming),
+    Http2(Http2RequestBody),
+}
+
+/// A body that comes by HTTP/2, with the frame that was read to see if there is one.
+struct Http2RequestBody {
+    first: Option<FirstFrame>,
+    rest: Incoming,
+}
+
+enum FirstFrame {
+    Data(Bytes),
+    Other(Box<Result<Frame<Bytes>, BodyError>>),
+}
+
+impl Http2RequestBody {
+    /// Reads the first frame, for `poll_frame` to return. Ready with true if the body ends without one.
+    fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        while self.first.is_none() {
+            self.first = match ready!(Pin::new(&mut self.rest).poll_frame(cx)) {
+                None => return Poll::Ready(true),
+                Some(Ok(frame)) => match frame.into_data() {
+                    // It may carry the end of the stream.
+                    Ok(data) if data.is_empty() => continue,
+                    Ok(data) => Some(FirstFrame::Data(data)),
+                    Err(trailers) => Some(FirstFrame::Other(Box::new(Ok(trailers)))),
+                },
+                Some(Err(error)) => Some(FirstFrame::Other(Box::new(Err(error.into())))),
+            };
+        }
+        Poll::Ready(false)
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.first.take() {
+            Some(FirstFrame::Data(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
+            Some(FirstFrame::Other(frame)) => Poll::Ready(Some(*frame)),
+            None => Pin::new(&mut self.rest).poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let first = match &self.first {
+            Some(FirstFrame::Data(data)) => Some(data),
+            Some(FirstFrame::Other(_)) | None => None,
+        };
+        size_hint_after(first, self.rest.size_hint())
+    }
 }
 
 impl VisitorBody {
@@ -50,7 +99,7 @@ impl VisitorBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match &mut self.source {
             BodySource::Http1(body) => body.poll_frame(cx).map_err(Into::into),
-            BodySource::Http2(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            BodySource::Http2(body) => body.poll_frame(cx),
         };
         if let Poll::Ready(Some(Err(_))) = &frame {
             self.activity.body_failed();
@@ -61,7 +110,7 @@ impl VisitorBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             BodySource::Http1(body) => body.is_end_stream(),
-            BodySource::Http2(body) => body.is_end_stream(),
+            BodySource::Http2(body) => body.first.is_none() && body.rest.is_end_stream(),
         }
     }
 
@@ -110,8 +159,19 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::Empty;
         }
-        let source = BodySource::Http2(body);
+        let source = BodySource::Http2(Http2RequestBody { first: None, rest: body });
         Self::Visitor(VisitorBody { source, activity: activity.clone() })
+    }
+
+    /// Looks for the first frame of a body that came by HTTP/2, and replaces a body that ends without one by none. Ready
+    /// when the beginning of the body is known.
+    pub fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Self::Visitor(VisitorBody { source: BodySource::Http2(body), .. }) = self
+            && ready!(body.poll_start(cx))
+        {
+            *self = Self::Empty;
+        }
+        Poll::Ready(())
     }
 
     /// The body of a request that came by HTTP/1.1 on this visitor's connection.

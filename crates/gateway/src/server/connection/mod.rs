@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use tracing::Instrument;
 
 use ginnel_api::id::prefix;
@@ -25,6 +25,7 @@ use crate::message::error_response::{self, ErrorResponse, Rejection, RejectionMa
 use crate::message::events::RequestTrace;
 use crate::message::forwarded::{self, ForwardedVisitor, ReportedScheme, VisitorOrigin};
 use crate::message::forwarded_head;
+use crate::message::http2_framing;
 use crate::message::node_notice::NodeNotice;
 use crate::message::request_body::RequestBody;
 use crate::message::request_context::RequestContext;
@@ -134,6 +135,9 @@ impl HttpConnection {
         let mut record = self.unrouted_record();
         // Before the request gets fields of ours.
         let size = forwarded_head::check_size(&request, self.live.head_limits());
+        if request.version() == Version::HTTP_2 {
+            http2_framing::frame_request(&mut request).await;
+        }
         let id = self.name_request(request.headers_mut());
         let name = id.as_ref().and_then(|id| id.to_str().ok());
         let span = request_span(name);
