@@ -72,6 +72,6 @@ pub use strict::StrictStream;
 pub use target::{RawTarget, read_target, request_query, request_target};
 pub use websocket::{FrameBoundary, FrameHead, FramePart, GoingAway};
 pub use write::{
-    CHUNKED, CONTINUE, HeadWriter, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size,
-    write_last_chunk,
+    CHUNKED, CONTINUE, HOLD_NOTICE, HeadWriter, LAST_CHUNK, LINE_END, write_chunk,
+    write_chunk_size, write_last_chunk,
 };

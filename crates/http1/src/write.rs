@@ -17,6 +17,9 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 pub const CHUNKED: (&str, &str) = ("Transfer-Encoding", "chunked");
 /// The response that says that a body may be sent.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// The interim response of an agent that holds a request until a person decides. The service does not forward interim
+/// responses.
+pub const HOLD_NOTICE: &[u8] = b"HTTP/1.1 102 Processing\r\nginnel-hold: waiting\r\n\r\n";
 
 /// Writes the head of a message behind what a buffer holds. Names and values go as they are: whoever
 /// gives them has made sure that they are some.

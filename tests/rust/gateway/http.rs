@@ -1,11 +1,13 @@
 //! Requests and answers on their way through an endpoint.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel_gateway::{EndpointSpec, GatewaySettings, Proto};
 
 use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::support::{
     Direct, Peer, bound, edges, edges_with, header, host_of, mirror, soon, upstream,
@@ -373,27 +375,141 @@ async fn a_connection_that_closed_while_idle_costs_no_request() {
     }
 }
 
-#[tokio::test]
-async fn a_visitor_who_leaves_frees_the_upstream() {
-    let edges = edges().await;
-    let (left, mut leaving) = tokio::sync::mpsc::unbounded_channel();
+/// Longer than the time in which a FIN only ends the requests of a visitor.
+const LATE: Duration = Duration::from_millis(400);
+
+/// An upstream that notes when its connection ends. It responds to requests for `/begun` with the beginning of a body.
+async fn upstream_that_waits() -> (SocketAddr, UnboundedReceiver<()>) {
+    let (left, leaving) = tokio::sync::mpsc::unbounded_channel();
     let address = upstream(move |mut peer| {
         let left = left.clone();
         async move {
-            peer.head().await;
+            if peer.head().await.starts_with("GET /begun") {
+                peer.say("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc").await;
+            }
             peer.rest().await;
             left.send(()).unwrap();
         }
     })
     .await;
+    (address, leaving)
+}
+
+/// Nothing, and what makes a request take the full path.
+const WAYS: [&str; 2] = ["", "TE: trailers\r\n"];
+
+#[tokio::test]
+async fn a_visitor_who_leaves_frees_the_upstream() {
+    let edges = edges().await;
+    let (address, mut leaving) = upstream_that_waits().await;
     let endpoint = bound(&edges, Direct::to(address)).await;
-    let mut visitor = Peer::to(&endpoint).await;
+    for way in WAYS {
+        let mut visitor = Peer::to(&endpoint).await;
 
-    visitor.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    drop(visitor);
+        visitor.say(&format!("GET / HTTP/1.1\r\nHost: a\r\n{way}\r\n")).await;
+        tokio::time::sleep(LATE).await;
+        drop(visitor);
 
-    soon(leaving.recv()).await.unwrap();
+        soon(leaving.recv()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_reset_frees_the_upstream_at_any_time() {
+    let edges = edges().await;
+    let (address, mut leaving) = upstream_that_waits().await;
+    let endpoint = bound(&edges, Direct::to(address)).await;
+    for way in WAYS {
+        for path in ["/", "/begun"] {
+            let mut visitor = Peer::to(&endpoint).await;
+
+            visitor.say(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n{way}\r\n")).await;
+            if path == "/begun" {
+                visitor.head().await;
+            }
+            visitor.reset();
+
+            soon(leaving.recv()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_who_only_ends_its_requests_gets_all_responses() {
+    let edges = edges().await;
+    let address = upstream(|mut peer| async move {
+        while let Some((head, body)) = peer.request().await {
+            tokio::time::sleep(LATE).await;
+            let seen = format!("{}{body}", head.split(' ').nth(1).unwrap());
+            let length = seen.len();
+            peer.say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{seen}")).await;
+        }
+    })
+    .await;
+    let endpoint = bound(&edges, Direct::to(address)).await;
+    for way in WAYS {
+        for (requests, bodies) in [
+            (format!("GET /a HTTP/1.1\r\nHost: a\r\n{way}\r\n"), &["/a"][..]),
+            (format!("GET /a HTTP/1.0\r\nHost: a\r\n{way}\r\n"), &["/a"]),
+            (
+                format!("POST /p HTTP/1.1\r\nHost: a\r\n{way}Content-Length: 4\r\n\r\nbody"),
+                &["/pbody"],
+            ),
+            (
+                format!(
+                    "POST /c HTTP/1.1\r\nHost: a\r\n{way}Transfer-Encoding: chunked\r\n\r\n\
+                     4\r\nbody\r\n0\r\n\r\n"
+                ),
+                &["/c4\r\nbody\r\n0\r\n"],
+            ),
+            (
+                format!(
+                    "GET /a HTTP/1.1\r\nHost: a\r\n{way}\r\nGET /b HTTP/1.1\r\nHost: a\r\n{way}\r\n"
+                ),
+                &["/a", "/b"],
+            ),
+        ] {
+            let mut visitor = Peer::to(&endpoint).await;
+
+            visitor.say(&requests).await;
+            visitor.end_requests().await;
+
+            let seen = soon(visitor.rest()).await;
+            assert_eq!(seen.matches(" 200 OK").count(), bodies.len(), "{seen}");
+            assert!(bodies.iter().all(|body| seen.contains(&format!("\r\n\r\n{body}"))), "{seen}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_may_end_its_requests_once_the_response_has_begun() {
+    let edges = edges().await;
+    let (go_on, going_on) = tokio::sync::watch::channel(0);
+    let address = upstream(move |mut peer| {
+        let mut going_on = going_on.clone();
+        async move {
+            peer.request().await;
+            peer.say("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc").await;
+            going_on.mark_unchanged();
+            going_on.changed().await.unwrap();
+            peer.say("def").await;
+        }
+    })
+    .await;
+    let endpoint = bound(&edges, Direct::to(address)).await;
+    for way in WAYS {
+        let mut visitor = Peer::to(&endpoint).await;
+        visitor.say(&format!("GET / HTTP/1.1\r\nHost: a\r\n{way}\r\n")).await;
+        visitor.head().await;
+        assert_eq!(visitor.exactly(3).await, "abc");
+
+        tokio::time::sleep(LATE).await;
+        visitor.end_requests().await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        go_on.send_modify(|times| *times += 1);
+
+        assert_eq!(soon(visitor.rest()).await, "def");
+    }
 }
 
 #[tokio::test]

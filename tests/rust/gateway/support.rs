@@ -130,6 +130,16 @@ impl Peer {
         let _ = self.0.flush().await;
     }
 
+    /// Sends a FIN, and still receives.
+    pub async fn end_requests(&mut self) {
+        self.0.shutdown().await.unwrap();
+    }
+
+    /// Ends the connection with a reset.
+    pub fn reset(self) {
+        self.0.into_inner().set_zero_linger().unwrap();
+    }
+
     /// Up to and with the empty line; what there is when the other side closes.
     pub async fn head(&mut self) -> String {
         let mut head = String::new();

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use ginnel_base::logging::or_debug;
-use ginnel_http1::{Body, CONTINUE, HeadWriter};
+use ginnel_http1::{Body, CONTINUE, HOLD_NOTICE, HeadWriter};
 
 use super::exchange::{MAX_READ_AHEAD_BYTES, VISITOR_LEFT};
 use super::http::Visit;
@@ -147,6 +147,7 @@ impl Visit<'_> {
         let deadline = Instant::now() + ticket.max_wait();
         recording.begin_hold(ticket.hold_id());
         self.send_continue(&head.body, &bytes).await;
+        self.send_interim(HOLD_NOTICE).await;
         let until = deadline.min(Instant::now() + BODY_TIMEOUT);
         let mut body = WaitingBody::default();
         let is_whole = tokio::select! {
@@ -264,9 +265,13 @@ impl Visit<'_> {
             name.eq_ignore_ascii_case(b"expect") && value.eq_ignore_ascii_case(b"100-continue")
         };
         if !body.is_done() && self.buffer.is_empty() && fields.any(expects) {
-            or_debug!(self.write.write_all(CONTINUE).await, "the visitor has gone before the body");
-            or_debug!(self.write.flush().await, "the visitor has gone before the body");
+            self.send_interim(CONTINUE).await;
         }
+    }
+
+    async fn send_interim(&mut self, head: &[u8]) {
+        or_debug!(self.write.write_all(head).await, "the visitor has gone before the response");
+        or_debug!(self.write.flush().await, "the visitor has gone before the response");
     }
 
     /// Reads a body and leaves it where it is; false where it is too long, malformed or cut off.

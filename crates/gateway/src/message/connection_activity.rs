@@ -39,6 +39,8 @@ pub struct ConnectionActivity {
     pub upgraded: AtomicBool,
     /// True when the body of a request could not be read, so that no other request follows.
     body_failed: AtomicBool,
+    /// True when an agent holds the request until a person decides.
+    held: AtomicBool,
     /// True when the connection must be closed, whatever else is on it.
     pub closed: AtomicBool,
     /// What the connection has carried.
@@ -122,6 +124,16 @@ impl ConnectionActivity {
     /// Whether the body of the last request could not be read.
     pub fn has_failed_body(&self) -> bool {
         self.body_failed.load(Relaxed)
+    }
+
+    /// Says if an agent holds the request.
+    pub fn set_held(&self, held: bool) {
+        self.held.store(held, Relaxed);
+    }
+
+    /// Returns true if an agent holds the request.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
     }
 
     /// Whether a request is being answered.

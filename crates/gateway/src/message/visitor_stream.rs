@@ -1,13 +1,15 @@
 //! The line to a visitor: its socket, watched.
 
+use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use ginnel_http1::Expects;
 use ginnel_net::{Permit, ResetOnClose};
@@ -17,6 +19,15 @@ use crate::message::metered::MeteredSocket;
 
 /// How much of what nobody will read is taken before the connection closes, in bytes.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
+/// How much is read of later requests while one is under way.
+const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
+/// With less room than this for later requests, more is made: few visitors send one before they have the
+/// response to the one before.
+const MIN_AHEAD_BYTES: usize = 512;
+/// How much room is made for them then.
+const AHEAD_BYTES: usize = 4 << 10;
+/// Maximum time from the end of a request to a FIN that only ends the requests. A later one means that the visitor left.
+const HALF_CLOSE_WINDOW: Duration = Duration::from_millis(250);
 
 /// The socket of a visitor who speaks HTTP/1.1, watched on the way.
 pub struct VisitorStream {
@@ -30,15 +41,78 @@ pub struct VisitorStream {
     is_closed: bool,
     /// How much was read since then.
     drained: usize,
+    end: VisitorEnd,
     /// Goes where the socket goes, also to another protocol.
     _permit: Permit,
+}
+
+/// The end of the bytes from a visitor.
+#[derive(Default)]
+struct VisitorEnd {
+    /// If true, every end means that the visitor left. Another node ends a stream when its visitor leaves.
+    always_leaves: bool,
+    /// If true, the visitor sends no more, and still takes responses.
+    is_half_closed: bool,
+    /// The time from which the response to a whole request is waited for.
+    waits_since: Option<Instant>,
 }
 
 impl VisitorStream {
     pub fn new(socket: MeteredSocket, activity: Arc<ConnectionActivity>, permit: Permit) -> Self {
         let (ahead, expects) = (BytesMut::new(), Expects::Nothing);
-        let (is_closed, drained) = (false, 0);
-        Self { socket, ahead, activity, expects, is_closed, drained, _permit: permit }
+        let (is_closed, drained, end) = (false, 0, VisitorEnd::default());
+        Self { socket, ahead, activity, expects, is_closed, drained, end, _permit: permit }
+    }
+
+    /// Takes every FIN as a sign that the visitor left.
+    pub fn without_half_close(mut self) -> Self {
+        self.end.always_leaves = true;
+        self
+    }
+
+    /// The state that the parts of the connection share.
+    pub fn activity(&self) -> &ConnectionActivity {
+        &self.activity
+    }
+
+    /// Marks the beginning of a request.
+    pub fn begin_request(&mut self) {
+        self.end.waits_since = None;
+        self.activity.set_held(false);
+    }
+
+    /// Returns true if the visitor sends no more requests, and has not left.
+    pub fn is_half_closed(&self) -> bool {
+        self.end.is_half_closed
+    }
+
+    /// Reads the bytes behind a whole request, as far as there is room. Returns true if the visitor has left: its
+    /// connection broke, or a FIN came too late to be the mere end of its requests (RFC 9112, section 9.6).
+    pub fn has_left(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        is_responding: bool,
+    ) -> bool {
+        let waits_since = *self.end.waits_since.get_or_insert_with(Instant::now);
+        while !self.end.is_half_closed && buffer.len() < MAX_READ_AHEAD_BYTES {
+            if buffer.capacity() - buffer.len() < MIN_AHEAD_BYTES {
+                buffer.reserve(AHEAD_BYTES);
+            }
+            match pin!(self.read_buf(buffer)).poll(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(read) if is_orderly_end(&read) => {
+                    let is_late = !is_responding && waits_since.elapsed() > HALF_CLOSE_WINDOW;
+                    if is_late || self.end.always_leaves {
+                        return true;
+                    }
+                    self.end.is_half_closed = true;
+                }
+                Poll::Ready(_) => return true,
+                Poll::Pending => break,
+            }
+        }
+        self.end.is_half_closed && !is_responding && self.activity.is_held()
     }
 
     /// Says what the visitor has to send next.
@@ -71,6 +145,14 @@ impl VisitorStream {
     fn record_blocked<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.activity.set_blocked(written.is_pending());
         written
+    }
+}
+
+/// Returns true for the end of a stream. Some clients end TLS without a notice, which cuts nothing off a whole request.
+fn is_orderly_end(read: &io::Result<usize>) -> bool {
+    match read {
+        Ok(read) => *read == 0,
+        Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
     }
 }
 

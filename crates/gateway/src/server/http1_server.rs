@@ -32,7 +32,7 @@ use crate::request_phase::RequestPhase;
 use crate::server::connection::{ConnectionClosed, HttpConnection};
 use crate::server::fast_path::{
     Closing, ExchangeEnd, FastPathConnection, FastPathRequest, FastPathTarget, RequestRouting,
-    has_left, poll_write_all,
+    poll_write_all,
 };
 use crate::server::response_writer::{ResponseRules, ResponseWriter};
 
@@ -111,6 +111,7 @@ impl<'l> Http1Server<'l> {
                 Err(NoRequest::Broken) => return Http1Exit::Aborted,
                 Err(NoRequest::Refused(error)) => return self.reject_request(error).await,
             };
+            self.line.stream.begin_request();
             let end = match next {
                 NextRequest::Fast(request, target) => self.serve_fast(request, target).await,
                 NextRequest::Full(request) => Box::pin(self.serve_full(*request)).await,
@@ -167,6 +168,9 @@ impl<'l> Http1Server<'l> {
                 }
             } else if bytes.len() >= self.limits.bytes {
                 return Err(NoRequest::Refused(error_response::HEAD_TOO_LARGE));
+            }
+            if self.line.stream.is_half_closed() {
+                return Err(NoRequest::Ended);
             }
             let is_begun = !self.line.buffer.is_empty();
             self.line.stream.set_expected(if is_begun { Expects::Head } else { Expects::Nothing });
@@ -274,7 +278,7 @@ impl<'l> Http1Server<'l> {
                 return Poll::Pending;
             }
             stream.set_expected(Expects::Nothing);
-            if has_left(cx, stream, buffer) { Poll::Ready(None) } else { Poll::Pending }
+            if stream.has_left(cx, buffer, false) { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
     }
@@ -351,7 +355,7 @@ impl<'l> Http1Server<'l> {
                 return Poll::Ready(Ok(None));
             }
             ignore(feed.poll(cx, *stream, buffer), "how it ends shows to whoever takes the body");
-            if feed.is_received() && has_left(cx, stream, buffer) {
+            if feed.is_received() && stream.has_left(cx, buffer, true) {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
             Poll::Pending

@@ -141,11 +141,15 @@ pub async fn http1(
     let activity = Arc::new(ConnectionActivity::default());
     let bytes = gateway.bytes_of(visitor.proto);
     let limits = TickLimits::from_timeouts(&gateway.timeouts());
+    let is_relayed = matches!(host_selection, HostSelection::Relayed);
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
     let socket = MeteredSocket::with_counts(socket, bytes, activity.carried.clone());
     let mut stream = VisitorStream::new(socket, activity.clone(), permit);
+    if is_relayed {
+        stream = stream.without_half_close();
+    }
     let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
     match serve_http1(&http_connection, &mut stream, &mut timer).await {
         Some(Http1Exit::Upgraded(upgrade)) => upgrade.send(stream),

@@ -6,6 +6,7 @@ use hyper::body::Incoming;
 use ginnel_http1::ResponseGrammar;
 
 use crate::Io;
+use crate::message::connection_activity::ConnectionActivity;
 use crate::message::request_body::RequestBody;
 use crate::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
 use crate::upstream::http2::Http2Connection;
@@ -52,9 +53,12 @@ impl UpstreamConnection {
         &mut self,
         request: Request<RequestBody>,
         may_switch: bool,
+        activity: &ConnectionActivity,
     ) -> Result<Response<Option<Incoming>>, ExchangeError> {
         match self {
-            Self::Http1(link) => Ok(link.send_request(request, may_switch).await?.map(|()| None)),
+            Self::Http1(link) => {
+                Ok(link.send_request(request, may_switch, activity).await?.map(|()| None))
+            }
             Self::Http2(link) => Ok(link.send_request(request).await?.map(Some)),
         }
     }

@@ -177,7 +177,7 @@ async fn send_on_connection(
 ) -> SendOutcome {
     let OutboundRequest { request, upgrade } = exchange;
     let failed = |error| SendOutcome::Done(ForwardOutcome::Failed(error));
-    let sending = connection.send_request(request, upgrade.is_some());
+    let sending = connection.send_request(request, upgrade.is_some(), &runtime.activity);
     let response = match timeout(runtime.response_timeout, sending).await {
         Err(_) => return failed(error_response::LATE),
         Ok(Err(ExchangeError::Unsent(request))) => {

@@ -21,13 +21,14 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::{IdleState, idle_state};
 use ginnel_http1::{
-    Body, ExpectedResponse, HeadProgress, HeadWriter, ReadRoom, ResponseGrammar, ResponseHead,
-    ResponseHeadReader, request_target, write_chunk,
+    Body, ExpectedResponse, HOLD_NOTICE, HeadProgress, HeadWriter, ReadRoom, ResponseGrammar,
+    ResponseHead, ResponseHeadReader, request_target, write_chunk,
 };
 
 use crate::Io;
 use crate::message::body::BodyError;
 use crate::message::body_decoder::Http1BodyReader;
+use crate::message::connection_activity::ConnectionActivity;
 use crate::message::field_names::{
     FieldNames, FieldWriter, ReasonPhrase, headers_with_names, write_announced,
 };
@@ -122,6 +123,7 @@ impl Http1Connection {
         &mut self,
         request: Request<RequestBody>,
         may_switch: bool,
+        activity: &ConnectionActivity,
     ) -> Result<Response<()>, ExchangeError> {
         let expected = ExpectedResponse { to_head: request.method() == Method::HEAD, may_switch };
         let signal = request.extensions().get::<Arc<ContinueSignal>>().cloned();
@@ -134,7 +136,7 @@ impl Http1Connection {
                 None => ExchangeError::Broken,
             });
         }
-        self.read_answer(expected, signal.as_deref()).await
+        self.read_answer(expected, signal.as_deref(), activity).await
     }
 
     /// Waits for the head of the final answer; the rest of the request goes on meanwhile.
@@ -142,6 +144,7 @@ impl Http1Connection {
         &mut self,
         expected: ExpectedResponse,
         signal: Option<&ContinueSignal>,
+        activity: &ConnectionActivity,
     ) -> Result<Response<()>, ExchangeError> {
         let mut reader = ResponseHeadReader::new(self.grammar, expected);
         loop {
@@ -154,7 +157,10 @@ impl Http1Connection {
                     return Ok(start.response);
                 }
                 HeadProgress::Interim { status, length } => {
-                    self.buffer.advance(length);
+                    let head = self.buffer.split_to(length);
+                    if self.grammar == ResponseGrammar::Strict && head == HOLD_NOTICE {
+                        activity.set_held(true);
+                    }
                     if let Some(signal) = signal.filter(|_| status == StatusCode::CONTINUE.as_u16())
                     {
                         signal.allow_body();

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::IdleState;
 use ginnel_http1::{
-    Body, ExpectedResponse, Expects, HeadProgress, LAST_CHUNK, LINE_END, RequestHead,
+    Body, ExpectedResponse, Expects, HOLD_NOTICE, HeadProgress, LAST_CHUNK, LINE_END, RequestHead,
     ResponseHeadReader, write_chunk_size,
 };
 
@@ -33,11 +33,6 @@ use crate::upstream::forward::Upstream;
 use crate::upstream::http1::Http1Connection;
 use crate::upstream::target::DialError;
 
-/// How much is read of later requests while one is under way.
-const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
-/// With less room than this for later requests, more is made: few visitors send one before they have the
-/// response to the one before.
-const MIN_AHEAD_BYTES: usize = 512;
 /// When so much came at once, more is taken at once from then on.
 const MIN_READ_BYTES: usize = MAX_IDLE_BUFFER_BYTES / 2;
 /// How much is taken at once of an answer that comes fast.
@@ -404,7 +399,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             let progress = response::rewrite_response_head(&mut reader, answer, options, out);
             match progress.map_err(|_| AnswerError::Malformed)? {
                 HeadProgress::Incomplete => self.read_more_of_head(connection, &reader).await?,
-                HeadProgress::Interim { length, .. } => self.answer.advance(length),
+                HeadProgress::Interim { length, .. } => {
+                    let head = self.answer.get(..length).unwrap_or_default();
+                    if upstream.target.is_agent() && head == HOLD_NOTICE {
+                        self.stream.activity().set_held(true);
+                    }
+                    self.answer.advance(length);
+                }
                 HeadProgress::Final(head) => {
                     self.answer.advance(head.length);
                     self.status = head.status;
@@ -448,7 +449,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             if let Poll::Ready(read) = pin!(connection.io.read_buf(answer)).poll(cx) {
                 return Poll::Ready(read.map(ReadEvent::Response));
             }
-            if sent.is_ready() && has_left(cx, stream, buffer) {
+            if sent.is_ready() && stream.has_left(cx, buffer, !limited) {
                 return Poll::Ready(Ok(ReadEvent::Request(RequestBodyError::VisitorLeft)));
             }
             if limited && timeout.poll(cx).is_ready() {
@@ -533,21 +534,6 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         }
         self.out.shrink_to(MAX_IDLE_BUFFER_BYTES);
     }
-}
-
-/// Reads what comes behind the request under way, as far as there is room; true when the visitor has left.
-pub fn has_left(cx: &mut Context<'_>, stream: &mut VisitorStream, buffer: &mut BytesMut) -> bool {
-    while buffer.len() < MAX_READ_AHEAD_BYTES {
-        if buffer.capacity() - buffer.len() < MIN_AHEAD_BYTES {
-            buffer.reserve(MIN_READ_BYTES);
-        }
-        match pin!(stream.read_buf(buffer)).poll(cx) {
-            Poll::Ready(Ok(1..)) => {}
-            Poll::Ready(_) => return true,
-            Poll::Pending => break,
-        }
-    }
-    false
 }
 
 /// Writes all of some bytes to the visitor; what was written is cut off in front.

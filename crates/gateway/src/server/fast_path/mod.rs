@@ -12,6 +12,6 @@ mod response_timeout;
 mod routing;
 mod spare_buffers;
 
-pub use connection::{Closing, ExchangeEnd, FastPathConnection, has_left, poll_write_all};
+pub use connection::{Closing, ExchangeEnd, FastPathConnection, poll_write_all};
 pub use request::FastPathRequest;
 pub use routing::{FastPathTarget, NodeFailure, RequestRouting};
