@@ -10,10 +10,15 @@
 //! upstream that was seen to send surplus gets a new connection for each request, for
 //! `REUSE_BAN_SECONDS`. What remains is an upstream that was never seen to do it, or not lately, and
 //! whose surplus arrives late enough to meet the next request on its way.
+//!
+//! Many local services serve one connection at a time, and wait for its next request while others connect. So idle
+//! connections to an upstream are given up when a new connection to it gets no response.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 /// For how many seconds no connection to an upstream is reused after it sent surplus.
 const REUSE_BAN_SECONDS: u64 = 60;
@@ -31,18 +36,27 @@ pub enum IdleState {
 
 /// Forbids to reuse connections to one upstream for a while; clones share it.
 #[derive(Debug, Clone)]
-pub struct ReuseBan(Arc<BanEnd>);
+pub struct ReuseBan(Arc<BanState>);
 
 #[derive(Debug)]
-struct BanEnd {
+struct BanState {
     created: Instant,
     /// In milliseconds since `created`; zero when there was never a ban.
     end_ms: AtomicU64,
+    /// The number of new connections that have had no response for too long.
+    starving: AtomicUsize,
+    /// Notified when idle connections are given up.
+    given_up: Notify,
 }
 
 impl Default for ReuseBan {
     fn default() -> Self {
-        Self(Arc::new(BanEnd { created: Instant::now(), end_ms: AtomicU64::new(0) }))
+        Self(Arc::new(BanState {
+            created: Instant::now(),
+            end_ms: AtomicU64::new(0),
+            starving: AtomicUsize::new(0),
+            given_up: Notify::new(),
+        }))
     }
 }
 
@@ -52,7 +66,12 @@ impl ReuseBan {
         if state == IdleState::Surplus {
             self.start_at(Instant::now());
         }
-        state == IdleState::Quiet && !self.is_active()
+        state == IdleState::Quiet && !self.is_active() && !self.is_starving()
+    }
+
+    /// Returns true if a new connection has had no response for too long, so that none may become idle.
+    pub fn is_starving(&self) -> bool {
+        self.0.starving.load(Relaxed) > 0
     }
 
     /// Whether connections must not be reused now.
@@ -85,15 +104,64 @@ mod bytes_only {
     use std::io::{self, Read};
     use std::net::SocketAddr;
     use std::pin::{Pin, pin};
+    use std::sync::atomic::Ordering::Relaxed;
     use std::sync::{Arc, LazyLock, Mutex, PoisonError};
     use std::task::{Context, Poll, Wake, Waker};
+    use std::time::Duration;
 
     use socket2::SockRef;
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
     use tokio::net::TcpStream;
     use tokio::task::coop::unconstrained;
+    use tokio::time::timeout;
 
     use super::{IdleState, ReuseBan};
+
+    /// Time without a response on a new connection after which idle connections to its upstream are given up.
+    const STARVATION_DELAY: Duration = Duration::from_millis(100);
+
+    /// A new connection that has had no response for too long, as long as this lives.
+    #[derive(Debug)]
+    struct Starvation(ReuseBan);
+
+    impl Drop for Starvation {
+        fn drop(&mut self) {
+            self.0.0.starving.fetch_sub(1, Relaxed);
+        }
+    }
+
+    impl ReuseBan {
+        /// Waits for the first response on a new connection. If it does not come within 100 ms, idle connections to the
+        /// upstream are given up, and none becomes idle until the response begins. `give_up` closes those of a pool.
+        pub async fn await_response<T>(
+            &self,
+            waiting: impl Future<Output = T>,
+            give_up: impl FnOnce(),
+        ) -> T {
+            let mut waiting = pin!(waiting);
+            if let Ok(done) = timeout(STARVATION_DELAY, waiting.as_mut()).await {
+                return done;
+            }
+            let _starving = self.begin_starvation();
+            give_up();
+            waiting.await
+        }
+
+        fn begin_starvation(&self) -> Starvation {
+            self.0.starving.fetch_add(1, Relaxed);
+            self.0.given_up.notify_waiters();
+            Starvation(self.clone())
+        }
+
+        /// Waits until idle connections are given up.
+        pub async fn wait_until_given_up(&self) {
+            // It is notified from now on, so that none that begins to starve is missed.
+            let given_up = self.0.given_up.notified();
+            if !self.is_starving() {
+                given_up.await;
+            }
+        }
+    }
 
     /// How much surplus is read: one byte says enough.
     const MAX_SURPLUS_BYTES: usize = 1024;

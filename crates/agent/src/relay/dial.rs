@@ -126,6 +126,7 @@ impl Dialer {
         let name = server_name(&place.host)?;
         let socket = ResettableSocket::new(PolledSocket(stream), reset.clone());
         let connecting = TlsConnector::from(config.clone()).connect(name, socket);
+        let connecting = ban.await_response(connecting, || {});
         let stream =
             tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explain_alert)?;
         if !is_alpn_agreed(config, &stream) {

@@ -81,9 +81,14 @@ impl LocalConnection {
         Self { read, write, response_wait, buffer, reused: false, ban, reset }
     }
 
-    /// Waits until the local service sends or closes, although nobody asked it.
+    /// Waits until the local service sends or closes without a request, or until idle connections to it are given up.
     pub async fn watch_idle(&mut self) {
-        let state = match self.read.read_buf(&mut self.buffer).await {
+        let read = tokio::select! {
+            biased;
+            read = self.read.read_buf(&mut self.buffer) => read,
+            () = self.ban.wait_until_given_up() => return,
+        };
+        let state = match read {
             Ok(1..) => IdleState::Surplus,
             _ => IdleState::Closed,
         };
@@ -117,7 +122,7 @@ impl RelayExchange<'_> {
         bytes: &[u8],
         local: &mut LocalConnection,
     ) -> Result<RelayOutcome, RelayError> {
-        let LocalConnection { read, write, buffer, response_wait, .. } = local;
+        let LocalConnection { read, write, buffer, response_wait, ban, reused, .. } = local;
         response_wait.begin();
         let sent = AtomicBool::new(false);
         let mut sending = RequestCopy {
@@ -133,6 +138,7 @@ impl RelayExchange<'_> {
             front: self.front,
             head: self.head,
             recording: self.recording,
+            unanswered: (!*reused).then(|| ban.clone()),
             read,
             buffer,
             trailer: Vec::new(),
@@ -284,6 +290,8 @@ struct ResponseCopy<'a> {
     front: &'a HttpForwarder,
     head: &'a RelayRequest,
     recording: Option<&'a Recording>,
+    /// The ban of the local service, until a new connection to it has had a response.
+    unanswered: Option<ReuseBan>,
     read: &'a mut BoxReader,
     buffer: &'a mut BytesMut,
     trailer: Vec<u8>,
@@ -301,7 +309,7 @@ impl ResponseCopy<'_> {
         loop {
             let progress = reader.read_next(self.buffer, RelayResponse::from_head);
             match progress.map_err(|head_error| unanswered_error(&head_error.to_string()))? {
-                HeadProgress::Incomplete => match self.read.read_buf(self.buffer).await {
+                HeadProgress::Incomplete => match self.read_head_part().await {
                     Ok(1..) => {}
                     Ok(0) => return Err(unanswered_error("it closed the connection")),
                     Err(error) => return Err(unanswered_error(&error.to_string())),
@@ -309,6 +317,15 @@ impl ResponseCopy<'_> {
                 HeadProgress::Interim { length, .. } => self.flush_bytes(length).await?,
                 HeadProgress::Final(head) => return self.relay_response(head).await,
             }
+        }
+    }
+
+    /// Reads more of a head. While a new connection gets nothing, idle connections to the local service are given up.
+    async fn read_head_part(&mut self) -> io::Result<usize> {
+        let reading = self.read.read_buf(self.buffer);
+        match self.unanswered.take() {
+            Some(ban) => ban.await_response(reading, || {}).await,
+            None => reading.await,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::message::connection_activity::ConnectionActivity;
 use crate::message::request_body::RequestBody;
 use crate::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
 use crate::upstream::http2::Http2Connection;
-use crate::upstream::pool::UpstreamPool;
+use crate::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::upstream::target::UpstreamProtocol;
 
 /// One connection to an upstream.
@@ -44,6 +44,14 @@ impl UpstreamConnection {
         match protocol {
             UpstreamProtocol::Http1 => pool.http1.take_matching(identity).map(Self::Http1),
             UpstreamProtocol::Http2 => pool.http2.take_matching(identity).map(Self::Http2),
+        }
+    }
+
+    /// Returns true if it has carried a request before.
+    pub fn is_used(&self) -> bool {
+        match self {
+            Self::Http1(link) => link.idle_time().is_some(),
+            Self::Http2(link) => link.idle_time().is_some(),
         }
     }
 

@@ -64,8 +64,18 @@ impl Upstream {
         dial_timeout: Duration,
     ) -> Result<Io, DialError> {
         let limit = dial_timeout.saturating_add(self.target.queue_timeout());
-        let dialed = timeout(limit, self.target.dial(visitor, route_ref)).await;
+        let dialing = timeout(limit, self.target.dial(visitor, route_ref));
+        let dialed = self.await_response(true, dialing).await;
         dialed.map_err(|late| DialError::Unreachable(late.to_string()))?
+    }
+
+    /// Waits for a response. On a new connection to a backend, idle connections are given up if it does not come soon:
+    /// the backend may serve one connection at a time. Agents do the same for their local services.
+    pub async fn await_response<T>(&self, is_new: bool, waiting: impl Future<Output = T>) -> T {
+        match is_new && !self.target.is_agent() && !self.target.is_node() {
+            true => Box::pin(self.pool.await_response(waiting)).await,
+            false => waiting.await,
+        }
     }
 }
 
@@ -177,7 +187,9 @@ async fn send_on_connection(
 ) -> SendOutcome {
     let OutboundRequest { request, upgrade } = exchange;
     let failed = |error| SendOutcome::Done(ForwardOutcome::Failed(error));
+    let is_new = !connection.is_used();
     let sending = connection.send_request(request, upgrade.is_some(), &runtime.activity);
+    let sending = upstream.await_response(is_new, sending);
     let response = match timeout(runtime.response_timeout, sending).await {
         Err(_) => return failed(error_response::LATE),
         Ok(Err(ExchangeError::Unsent(request))) => {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use ginnel_base::logging::ignore;
 use ginnel_http1::reuse::{IdleState, ReuseBan};
 
 use crate::upstream::budget::{ConnectionBudget, IdleConnections};
@@ -47,6 +48,12 @@ impl UpstreamPool {
     /// Whether a connection that has carried an answer may be kept for another.
     pub fn permits_reuse(&self, state: IdleState) -> bool {
         self.ban.permits_reuse(state)
+    }
+
+    /// Waits for the first response on a new connection, and gives the idle connections up if it does not come soon.
+    pub async fn await_response<T>(&self, waiting: impl Future<Output = T>) -> T {
+        let give_up = || ignore(self.close_idle(), "there may be none");
+        self.ban.await_response(waiting, give_up).await
     }
 
     /// Drops all, and whatever is put back later: the target takes no more requests.
@@ -112,7 +119,7 @@ impl<T: PooledConnection> IdlePool<T> {
     /// Keeps a connection for the next request.
     pub fn put(&self, connection: T) {
         let mut idle = self.lock_queue();
-        if idle.is_closed {
+        if idle.is_closed || self.ban.is_starving() {
             return;
         }
         idle.connections.push_back(connection);

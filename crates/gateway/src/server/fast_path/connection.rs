@@ -212,7 +212,9 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             Ok(connection) => connection,
             Err(ended) => return ended,
         };
-        let head = match self.read_response_head(request, &mut connection, upstream).await {
+        let is_new = !connection.is_used();
+        let reading = self.read_response_head(request, &mut connection, upstream);
+        let head = match upstream.await_response(is_new, reading).await {
             Ok(head) => head,
             Err(error) => {
                 let is_used = connection.is_used();
