@@ -97,7 +97,7 @@ async fn read_line(stream: &mut (impl AsyncRead + Unpin), start: &[u8]) -> io::R
     line.map(<[u8]>::to_vec).ok_or_else(|| refuse_header("version 1 does not end with CR LF"))
 }
 
-/// Parses a line of version 1; the inner value is none for `UNKNOWN`, whose other words have no meaning.
+/// Parses a line of version 1; the inner value is `None` if the line has no addresses (`UNKNOWN`).
 fn parse_text(line: &[u8]) -> Option<Option<ProxiedAddresses>> {
     let line = line.strip_prefix(TEXT_START)?;
     if line == b"UNKNOWN" || line.starts_with(b"UNKNOWN ") {

@@ -17,7 +17,7 @@ use crate::message::metered::MeteredSocket;
 /// How many frames that ask for nothing a visitor may send ahead.
 const INITIAL_FRAME_CREDIT: u64 = 10_000;
 /// Maximum number of requests that are reset before the service has seen them. More end the connection. Envoy has the
-/// same limit; that of the library, 20, ended connections of clients that cancel what they have just sent. The initial
+/// same limit; that of the library, 20, ended connections of clients that cancel new requests. The initial
 /// credit is enough for so many.
 pub const MAX_UNSEEN_RESETS: usize = 500;
 /// The length of what comes before the first frame, in bytes.
@@ -65,7 +65,7 @@ struct FrameCounter {
 }
 
 impl FrameCounter {
-    /// What the frames cost that begin in these bytes: 1 for each that asks for nothing.
+    /// Returns the costs of the frames that begin in these bytes: 1 for each that asks for nothing.
     fn count_cost(&mut self, mut bytes: &[u8]) -> u64 {
         let mut cost = 0;
         if !self.begun {
@@ -96,7 +96,7 @@ impl FrameCounter {
         rest
     }
 
-    /// Begins the frame of a whole head, and returns what it costs.
+    /// Begins the frame of a whole head, and returns its costs.
     fn begin_frame(&mut self) -> u64 {
         let [a, b, c, kind, flags, ..] = self.head;
         self.left = u32::from_be_bytes([0, a, b, c]) as usize;

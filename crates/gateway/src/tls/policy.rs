@@ -130,7 +130,7 @@ impl TlsPolicy {
         Ok(Arc::new(Self { config, versions, authorities }))
     }
 
-    /// Returns true if visitors must show a certificate. Nobody may come without TLS then either.
+    /// Returns true if visitors must show a certificate, and so must use TLS.
     pub fn requires_certificate(&self) -> bool {
         self.authorities.is_some()
     }

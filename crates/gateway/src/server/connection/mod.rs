@@ -78,7 +78,7 @@ struct Requester {
 
 impl Requester {
     /// Returns the same visitor without the client certificate, if a virtual host does not ask for one. Authorities of
-    /// another virtual host have signed it then, and its rules must not see whom those vouch for.
+    /// another virtual host have signed it then, and its rules must not trust those.
     fn without_foreign_certificate(&self, virtual_host: &VirtualHost) -> Option<Self> {
         let tls = self.visitor.tls.as_deref()?;
         if tls.client_certificate.is_none() || virtual_host.requires_certificate() {
