@@ -15,7 +15,7 @@ import ginnel
 
 VISITORS = 4
 """How many visitors come at once; each request takes 0.2 s."""
-SECONDS = 6.0
+SECONDS = 15.0
 """More than they need, and less than a connection is kept."""
 
 
