@@ -107,6 +107,8 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Before the package opens a file, a socket or a runtime.
+        ginnel_base::standard_streams::open_closed_streams();
         super::refuse_subinterpreters(module.py())?;
         let at_exit = module.py().import("atexit")?;
         at_exit.call_method1("register", (module.getattr("wait_for_calls")?,)).map(drop)

@@ -125,7 +125,7 @@ def test_the_log_says_what_happens_with_the_keys_that_wrappers_read(
     assert re.fullmatch(r"127\.0\.0\.1:\d+", web["addr"])
     assert (web["obj"], web["lvl"]) == ("web", "info")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", web["t"])
-    assert session["obj"] == "csess"
+    assert session["obj"] == "tunnels.session"
     addr = f"http://localhost:{local.port}"
     assert (tunnel["obj"], tunnel["name"], tunnel["addr"]) == ("tunnels", "command_line", addr)
     assert (shown["public_url"], shown["config"]["addr"]) == (tunnel["url"], addr)
@@ -268,7 +268,7 @@ def test_a_lost_session_is_told_and_told_when_it_is_back(
         relay.open()
         program.line("client session established")
 
-    assert (lost["lvl"], lost["obj"]) == ("eror", "csess")
+    assert (lost["lvl"], lost["obj"]) == ("eror", "tunnels.session")
     assert failed["err"]
 
 

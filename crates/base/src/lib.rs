@@ -2,8 +2,8 @@
 //!
 //! Text from outside is parsed once, at the border, into a type of [`address`]. Code behind the border receives the types
 //! and never parses their text again. [`logging`] makes records of `tracing` events, [`fork`] separates a process from
-//! its children, [`files`] writes files that are complete or absent, and [`thread_runtime`] is a tokio runtime with one
-//! thread.
+//! its children, [`files`] writes files that are complete or absent, [`standard_streams`] keeps closed streams from becoming
+//! other files, and [`thread_runtime`] is a tokio runtime with one thread.
 //!
 //! # Invariants
 //!
@@ -20,6 +20,7 @@ mod jitter;
 pub mod letters;
 pub mod logging;
 mod sliding_window;
+pub mod standard_streams;
 pub mod thread_runtime;
 
 pub use hex::hex;

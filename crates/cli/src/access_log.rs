@@ -14,7 +14,7 @@ use ginnel_gateway::{Event, EventDelivery, EventSubscriber};
 
 use super::error::{CliError, CommandResult, Exit};
 use super::lines::{LineSource, start_writing};
-use super::log_file::{LogFile, LogOutput};
+use super::log_file::LogOutput;
 
 /// How many lines wait for the file; more are dropped, and counted.
 const MAX_QUEUED_LINES: usize = 8192;
@@ -33,8 +33,8 @@ pub(super) fn is_stdout(path: &Path) -> bool {
 /// Where lines go.
 pub(super) fn open_output(path: &Path) -> CommandResult<LogOutput> {
     match is_stdout(path) {
-        true => Ok(LogOutput::Stdout),
-        false => LogFile::open(path).map(LogOutput::File),
+        true => Ok(LogOutput::stdout()),
+        false => LogOutput::open_file(path),
     }
 }
 
@@ -112,8 +112,8 @@ impl LineSource for AccessLines {
         Some(count)
     }
 
-    fn count_lost(&mut self, lines: u64) {
-        count_lost(lines);
+    fn count_lost(&mut self, lines: u64, _is_reader_gone: bool) {
+        count_dropped_access(lines);
     }
 }
 

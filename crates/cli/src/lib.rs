@@ -132,10 +132,7 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     if ngrok::is_called(&arguments) {
         return ngrok::main(arguments);
     }
-    let done = run(arguments).and_then(|()| match output::write_error() {
-        Some(why) => Err(CliError::new(Exit::Failed, format!("standard output: {why}"))),
-        None => Ok(()),
-    });
+    let done = run(arguments).and_then(|()| output::check_written());
     // Commands that run for long have printed theirs at the start.
     take_readable_files().iter().for_each(|warning| output::eprint_line(warning));
     let exit = match done {

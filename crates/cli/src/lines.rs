@@ -3,9 +3,13 @@
 //! The log, the access log and the lines of commands share the thread; each has a [`LineSource`] of its own.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use ginnel_base::logging::ignore;
 
@@ -17,8 +21,8 @@ pub(super) trait LineSource: Send + 'static {
     /// Waits for a while for whole lines, adds them, and returns their number. Returns `None` after the last ones.
     fn take_lines(&mut self, lines: &mut String) -> Option<u64>;
 
-    /// Learns that the lines that it gave last were lost.
-    fn count_lost(&mut self, lines: u64);
+    /// Learns that the lines that it gave last were lost. If `is_reader_gone` is true, no line will be read again.
+    fn count_lost(&mut self, lines: u64, is_reader_gone: bool);
 }
 
 /// Starts a thread that writes the lines of a source up to the last one.
@@ -37,8 +41,10 @@ fn write_lines(mut source: impl LineSource, mut output: LogOutput) {
     let mut lines = String::new();
     while let Some(count) = source.take_lines(&mut lines) {
         output.reopen_if_requested();
-        if !lines.is_empty() && !output.write_lines(&lines) {
-            source.count_lost(count);
+        if !lines.is_empty()
+            && let Err(error) = output.write_lines(&lines)
+        {
+            source.count_lost(count, output.is_reader_gone(&error));
         }
         lines = String::new();
     }
@@ -51,47 +57,76 @@ enum Entry {
 
 /// A queue of texts for a thread that writes them.
 #[derive(Clone)]
-pub(super) struct LineWriter(SyncSender<Entry>);
+pub(super) struct LineWriter {
+    queue: SyncSender<Entry>,
+    losses: Arc<LineLosses>,
+}
+
+/// The lines that were lost.
+#[derive(Default)]
+struct LineLosses {
+    /// The number of lost lines that has not been taken.
+    lines: AtomicU64,
+    reader_left: Notify,
+}
 
 impl LineWriter {
-    /// Starts the thread; so many texts wait for it at most. `on_lost` is called when one cannot be written.
-    pub fn start(
-        max_queued: usize,
-        output: LogOutput,
-        on_lost: impl FnMut() + Send + 'static,
-    ) -> CommandResult<Self> {
+    /// Starts the thread. At most `max_queued` texts wait for it.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(max_queued: usize, output: LogOutput) -> CommandResult<Self> {
         let (queue, entries) = mpsc::sync_channel(max_queued);
-        let started = start_writing("ginnel-lines", QueuedLines { entries, on_lost }, output);
+        let losses = Arc::<LineLosses>::default();
+        let lines = QueuedLines { entries, losses: losses.clone() };
+        let started = start_writing("ginnel-lines", lines, output);
         started.map_err(|error| CliError::new(Exit::Failed, format!("the log: {error}")))?;
-        Ok(Self(queue))
+        Ok(Self { queue, losses })
     }
 
-    /// Adds whole lines; false where there is no place for them.
-    pub fn add_lines(&self, text: String) -> bool {
-        self.0.try_send(Entry::Text(text)).is_ok()
+    /// Adds whole lines. They are lost if the queue is full.
+    pub fn add_lines(&self, text: String) {
+        let count = count_lines(&text);
+        if self.queue.try_send(Entry::Text(text)).is_err() {
+            self.losses.lines.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Returns the number of lines that were lost since the last call.
+    pub fn take_lost(&self) -> u64 {
+        self.losses.lines.swap(0, Relaxed)
+    }
+
+    /// Waits until the reader of a stream has left. Never returns for files.
+    pub async fn reader_left(&self) {
+        self.losses.reader_left.notified().await;
     }
 
     /// Waits until what was added is written, but not for ever.
     pub fn flush(&self, timeout: Duration) {
         let (done, flushed) = mpsc::sync_channel(1);
-        if self.0.try_send(Entry::Flush(done)).is_ok() {
+        if self.queue.try_send(Entry::Flush(done)).is_ok() {
             ignore(flushed.recv_timeout(timeout), "a reader who reads no more is not waited for");
         }
     }
 }
 
-/// The texts of a [`LineWriter`], one at a time.
-struct QueuedLines<F> {
-    entries: Receiver<Entry>,
-    on_lost: F,
+fn count_lines(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-impl<F: FnMut() + Send + 'static> LineSource for QueuedLines<F> {
+/// The texts of a [`LineWriter`], one at a time.
+struct QueuedLines {
+    entries: Receiver<Entry>,
+    losses: Arc<LineLosses>,
+}
+
+impl LineSource for QueuedLines {
     fn take_lines(&mut self, lines: &mut String) -> Option<u64> {
         match self.entries.recv().ok()? {
             Entry::Text(text) => {
                 lines.push_str(&text);
-                Some(1)
+                Some(count_lines(&text))
             }
             // The lines before this entry have been written by now.
             Entry::Flush(done) => {
@@ -101,7 +136,10 @@ impl<F: FnMut() + Send + 'static> LineSource for QueuedLines<F> {
         }
     }
 
-    fn count_lost(&mut self, _: u64) {
-        (self.on_lost)();
+    fn count_lost(&mut self, lines: u64, is_reader_gone: bool) {
+        self.losses.lines.fetch_add(lines, Relaxed);
+        if is_reader_gone {
+            self.losses.reader_left.notify_one();
+        }
     }
 }

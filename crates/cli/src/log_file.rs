@@ -1,7 +1,7 @@
-//! Files that logs are written to, and begun anew when somebody has moved them away.
+//! Files and streams that logs are written to. Files are begun anew after they were moved away.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use ginnel_base::files;
 use ginnel_base::logging;
 
 use super::error::{CliError, CommandResult};
-use super::output::{eprint_line, try_print_line};
+use super::output::eprint_line;
 
 /// How many files there are.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -41,55 +41,118 @@ pub(super) fn check_writable(path: &Path) -> Result<(), String> {
 }
 
 /// Where lines of a log go.
-pub(super) enum LogOutput {
-    /// Standard output, whose failure the end of the command reports.
-    Console,
+enum LogTarget {
     Stdout,
     Stderr,
     File(LogFile),
 }
 
+/// A place for the lines of a log. It reports once when lines are lost, until one is written again.
+pub(super) struct LogOutput {
+    target: LogTarget,
+    /// If true, the place is a terminal.
+    is_terminal: bool,
+    /// If true, the present failure has been reported.
+    is_reported: bool,
+}
+
 impl LogOutput {
-    /// Opens a file again where that was asked for.
+    /// Returns the standard output.
+    pub(super) fn stdout() -> Self {
+        Self::new(LogTarget::Stdout, io::stdout().is_terminal())
+    }
+
+    /// Returns the standard error.
+    pub(super) fn stderr() -> Self {
+        Self::new(LogTarget::Stderr, io::stderr().is_terminal())
+    }
+
+    /// Opens a file, which is created if it is missing.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub(super) fn open_file(path: &Path) -> CommandResult<Self> {
+        Ok(Self::new(LogTarget::File(LogFile::open(path)?), false))
+    }
+
+    fn new(target: LogTarget, is_terminal: bool) -> Self {
+        Self { target, is_terminal, is_reported: false }
+    }
+
+    /// Returns true if lines are drawn on a terminal.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Opens a file again if that was requested.
     pub(super) fn reopen_if_requested(&mut self) {
-        if let Self::File(file) = self {
+        if let LogTarget::File(file) = &mut self.target {
             file.reopen_if_requested();
         }
     }
 
-    /// Writes whole lines; false when they are lost.
-    pub(super) fn write_lines(&mut self, lines: &str) -> bool {
-        match self {
-            Self::Console => try_print_line(lines.trim_end()),
-            // Nobody is left who could be told.
-            Self::Stdout => {
-                let mut output = io::stdout().lock();
-                output.write_all(lines.as_bytes()).and_then(|()| output.flush()).is_ok()
+    /// Writes whole lines.
+    ///
+    /// # Errors
+    /// If the lines are lost. The first failure is reported here.
+    pub(super) fn write_lines(&mut self, lines: &str) -> io::Result<()> {
+        let written = match &mut self.target {
+            LogTarget::Stdout => write_to(&mut io::stdout().lock(), lines),
+            LogTarget::Stderr => write_to(&mut io::stderr().lock(), lines),
+            LogTarget::File(file) => file.write_lines(lines),
+        };
+        match &written {
+            Ok(()) => self.is_reported = false,
+            Err(error) if !self.is_reported => {
+                self.is_reported = true;
+                self.report_loss(error);
             }
-            Self::Stderr => io::stderr().write_all(lines.as_bytes()).is_ok(),
-            Self::File(file) => file.write_lines(lines),
+            Err(_) => {}
         }
+        written
+    }
+
+    fn report_loss(&self, error: &io::Error) {
+        match &self.target {
+            LogTarget::Stdout => eprint_line(&format!("cannot write standard output: {error}")),
+            // Standard error cannot report its own failure. A log in a file can.
+            LogTarget::Stderr => tracing::warn!(err = %error, "cannot write standard error"),
+            LogTarget::File(file) => eprint_line(&describe_error(&file.path, error)),
+        }
+    }
+
+    /// Returns true if a failure means that the reader of a stream has left, so that no line will be read again.
+    pub(super) fn is_reader_gone(&self, error: &io::Error) -> bool {
+        let is_stream = !matches!(self.target, LogTarget::File(_));
+        let is_closed = matches!(
+            error.kind(),
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted
+        );
+        // A terminal that was closed returns EIO.
+        is_stream && (is_closed || self.is_terminal)
     }
 }
 
+fn write_to(stream: &mut impl Write, lines: &str) -> io::Result<()> {
+    stream.write_all(lines.as_bytes()).and_then(|()| stream.flush())
+}
+
 /// A file at whose end lines are added.
-pub(super) struct LogFile {
+struct LogFile {
     path: PathBuf,
     file: File,
     /// As of when it was opened.
     reopened: u64,
-    /// Whether somebody knows that lines are lost.
-    is_reported: bool,
 }
 
 impl LogFile {
     /// Opens a file, which is made if need be.
-    pub(super) fn open(path: &Path) -> CommandResult<Self> {
+    fn open(path: &Path) -> CommandResult<Self> {
         let reopened = REOPENED.load(Relaxed);
         let file =
             open_append(path).map_err(|error| CliError::usage(describe_error(path, &error)))?;
         FILES.fetch_add(1, Relaxed);
-        Ok(Self { path: path.to_owned(), file, reopened, is_reported: false })
+        Ok(Self { path: path.to_owned(), file, reopened })
     }
 
     /// Opens the file again where that was asked for; the one before stays if it cannot be.
@@ -105,18 +168,9 @@ impl LogFile {
         }
     }
 
-    fn write_lines(&mut self, lines: &str) -> bool {
+    fn write_lines(&mut self, lines: &str) -> io::Result<()> {
         self.reopen_if_requested();
-        let written = self.file.write_all(lines.as_bytes());
-        match &written {
-            Ok(()) => self.is_reported = false,
-            Err(error) if !self.is_reported => {
-                eprint_line(&describe_error(&self.path, error));
-                self.is_reported = true;
-            }
-            Err(_) => {}
-        }
-        written.is_ok()
+        self.file.write_all(lines.as_bytes())
     }
 }
 

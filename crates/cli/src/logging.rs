@@ -13,7 +13,7 @@ use ginnel_base::logging::{self, LogFormat, LogLevel, LogLevels, count_dropped, 
 
 use super::error::CommandResult;
 use super::lines::{LineSource, start_writing};
-use super::log_file::{LogFile, LogOutput};
+use super::log_file::LogOutput;
 use super::output::eprint_line;
 
 /// The variable that names a level.
@@ -109,8 +109,8 @@ impl LogWriter {
     fn start_with(options: &LogOptions, levels: LogLevels) -> CommandResult<Self> {
         let LogOptions { format, file, .. } = options;
         let output = match file {
-            Some(path) => LogOutput::File(LogFile::open(path)?),
-            None => LogOutput::Stderr,
+            Some(path) => LogOutput::open_file(path)?,
+            None => LogOutput::stderr(),
         };
         logging::set_levels(&levels.0);
         let (last, over) = channel();
@@ -171,7 +171,7 @@ impl LineSource for LogRecordLines {
         Some(count)
     }
 
-    fn count_lost(&mut self, lines: u64) {
+    fn count_lost(&mut self, lines: u64, _is_reader_gone: bool) {
         count_dropped(lines);
     }
 }

@@ -8,6 +8,8 @@ use clap_complete::{Shell, generate};
 
 use ginnel_base::logging::ignore;
 
+use super::error::{CliError, CommandResult, Exit};
+
 /// Why something could not be said.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
@@ -35,9 +37,15 @@ pub(super) fn try_print_line(line: &str) -> bool {
     said.is_ok()
 }
 
-/// Why something could not be said, such as that a disk is full; none when all was.
-pub(super) fn write_error() -> Option<&'static str> {
-    WRITE_ERROR.get().map(String::as_str)
+/// Checks that all lines were printed. A reader that has left does not count as a failure.
+///
+/// # Errors
+/// If a line was lost, such as on a full disk.
+pub(super) fn check_written() -> CommandResult<()> {
+    match WRITE_ERROR.get() {
+        Some(why) => Err(CliError::new(Exit::Failed, format!("standard output: {why}"))),
+        None => Ok(()),
+    }
 }
 
 /// Says in one line on standard error what went wrong.

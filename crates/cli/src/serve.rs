@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use ginnel_api::Secret;
-use ginnel_base::logging::{LogFormat, or_debug};
+use ginnel_base::logging::{LogFormat, ignore, or_debug};
 use ginnel_gateway::{EventDelivery, EventSubscriber};
 use ginnel_net::secret_file::take_readable_files;
 use ginnel_service::config::{self, SECTIONS, ServeConfig};
@@ -22,7 +22,7 @@ use super::error::{CliError, CommandResult};
 use super::log_file::{self, LogOutput};
 use super::logging::{LogOptions, LogWriter};
 use super::notify::{self, SystemdNotifier};
-use super::output::{eprint_line, print_line, try_print_line};
+use super::output::{self, eprint_line, print_line, try_print_line};
 use super::serve_reload::RunningConfig;
 use super::signals::Signals;
 use super::{runtime, settings, variables};
@@ -150,6 +150,8 @@ async fn serve_until_stopped(
         true => service.remove_token_files(),
         false => service.keep_token_files(),
     }
+    // The command may run for months before it can report this at its end.
+    output::check_written().unwrap_or_else(|error| eprint_line(&error.message));
     if !log_options(&running.config).is_on() {
         // Otherwise, the log has them.
         service.refused_policies().iter().for_each(|line| eprint_line(line));
@@ -292,6 +294,7 @@ async fn report_refusals(service: &Service) {
 
 /// Prints events until the service ends.
 async fn print_events(mut events: EventSubscriber) {
+    let mut output = LogOutput::stdout();
     while let Some(received) = events.next().await {
         let line = match received {
             EventDelivery::Event(event) => {
@@ -299,7 +302,7 @@ async fn print_events(mut events: EventSubscriber) {
             }
             EventDelivery::Missed(missed) => json!({"missed": missed}).to_string(),
         };
-        print_line(&line);
+        ignore(output.write_lines(&format!("{line}\n")), "the output has reported it");
     }
 }
 

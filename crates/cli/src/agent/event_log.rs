@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Local, SecondsFormat};
@@ -167,15 +166,18 @@ pub(super) struct EventLog {
     as_json: bool,
     url_kind: UrlKind,
     writer: LineWriter,
-    /// How many lines found no place.
-    dropped: Arc<AtomicU64>,
 }
 
 impl EventLog {
     /// A log on the standard output, for people or as JSON.
     pub fn start(as_json: bool, url_kind: UrlKind) -> CommandResult<Self> {
-        let writer = LineWriter::start(MAX_QUEUED_BATCHES, LogOutput::Console, || {})?;
-        Ok(Self { as_json, url_kind, writer, dropped: Arc::default() })
+        let writer = LineWriter::start(MAX_QUEUED_BATCHES, LogOutput::stdout())?;
+        Ok(Self { as_json, url_kind, writer })
+    }
+
+    /// Returns the writer of the lines.
+    pub fn line_writer(&self) -> &LineWriter {
+        &self.writer
     }
 
     /// Has lines written; what was dropped before is told of first.
@@ -183,9 +185,8 @@ impl EventLog {
         if page.lines.is_empty() {
             return;
         }
-        let dropped = self.dropped.swap(0, Relaxed);
+        let dropped = self.writer.take_lost();
         let mut lines = String::from_utf8_lossy(&page.lines).into_owned();
-        let count = lines.matches('\n').count() as u64;
         if dropped > 0 {
             let mut notice = EventPage::now();
             let fields = json!({"dropped": dropped});
@@ -197,9 +198,7 @@ impl EventLog {
             );
             lines.insert_str(0, &String::from_utf8_lossy(&notice.lines));
         }
-        if !self.writer.add_lines(lines) {
-            self.dropped.fetch_add(dropped + count, Relaxed);
-        }
+        self.writer.add_lines(lines);
     }
 
     /// Where requests can be looked at, and the agent API is.

@@ -15,6 +15,7 @@ use super::console::Console;
 use super::event_log::{EventLog, RequestLog, UrlKind};
 use super::targets::TargetWatch;
 use crate::error::{CliError, CommandResult};
+use crate::lines::LineWriter;
 use crate::ngrok::{EventFollower, NgrokLog};
 use crate::output::eprint_line;
 use crate::signals::{NOTHING_TO_READ, Signals, on_hangup};
@@ -85,11 +86,8 @@ async fn run_plan(plan: LaunchPlan) -> CommandResult<()> {
         connect_to(&mut options, service);
     }
     let mut agent = Agent::start(options).await?;
-    let log = match &plan.view {
-        ViewOptions::Ngrok(log) => Some(log.clone()),
-        ViewOptions::Lines { .. } => None,
-    };
     let view = AgentView::from_options(plan.view, &agent, service.as_ref())?;
+    let lines = view.line_writer();
     let requests = view.start_request_log(&agent);
     let is_drawn = matches!(view, AgentView::Console(_));
     on_hangup(move || {
@@ -100,8 +98,8 @@ async fn run_plan(plan: LaunchPlan) -> CommandResult<()> {
     let ended = tokio::select! {
         ended = run_view(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),
-        // Whoever started it has ended, and nobody would stop it.
-        () = reader_left(log) => Ok(()),
+        // The program that started the agent and read its lines has ended.
+        () = wait_for_reader_end(lines) => Ok(()),
     };
     tokio::select! {
         () = stop_agent(agent, requests, service, grace) => ended,
@@ -109,9 +107,10 @@ async fn run_plan(plan: LaunchPlan) -> CommandResult<()> {
     }
 }
 
-async fn reader_left(log: Option<Arc<NgrokLog>>) {
-    match log {
-        Some(log) => log.reader_left().await,
+/// Waits until the reader of the lines has left.
+async fn wait_for_reader_end(lines: Option<LineWriter>) {
+    match lines {
+        Some(lines) => lines.reader_left().await,
         None => std::future::pending().await,
     }
 }
@@ -284,6 +283,15 @@ impl AgentView {
             event_log.log_service(service, shows_key);
         }
         Ok(Self::Lines(event_log))
+    }
+
+    /// Returns the writer of the lines, if the view consists of lines.
+    fn line_writer(&self) -> Option<LineWriter> {
+        match self {
+            Self::Lines(event_log) => Some(event_log.line_writer().clone()),
+            Self::Ngrok(follower) => follower.line_writer().cloned(),
+            Self::Console(_) => None,
+        }
     }
 
     /// Tells of requests from now on, where that takes a line each.

@@ -14,13 +14,14 @@ use ginnel_agent::{Agent, SessionState, masked_target};
 use ginnel_api::local::tunnels::AgentTunnel;
 
 use super::log::NgrokLog;
+use crate::lines::LineWriter;
 
 /// How long requests gather before they are written: to be woken for each would cost more than serving it.
 const BATCH_INTERVAL: Duration = Duration::from_millis(10);
 /// How often it is looked for what keeps the agent from connecting, and for tunnels that have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// What is said of a session.
-const SESSION: &str = "csess";
+const SESSION: &str = "tunnels.session";
 
 /// What is known to the readers of a log.
 pub(crate) struct EventFollower {
@@ -49,6 +50,11 @@ impl EventFollower {
         let ended = agent.captures().subscribe_ended();
         let (is_online, error, tunnels) = Default::default();
         Self { log, state, started, ended, is_online, error, tunnels }
+    }
+
+    /// Returns the writer of the log, if there is one.
+    pub fn line_writer(&self) -> Option<&LineWriter> {
+        self.log.line_writer()
     }
 
     /// Writes what happens until the agent has ended. May be dropped and called again.
@@ -102,7 +108,7 @@ impl EventFollower {
         let info = |message, object| {
             self.log.write_line(NgrokLogLevel::Info, message, &[("obj", object)]);
         };
-        info("tunnel session started", "tunnels.session");
+        info("tunnel session started", SESSION);
         info("client session established", SESSION);
         for leg in state.sessions() {
             let node = leg.node.as_deref().unwrap_or_default();

@@ -1,13 +1,9 @@
 //! The log of a program called `ngrok`: the lines and keys that wrappers of it read.
 
-use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use chrono::{Local, SecondsFormat};
-use tokio::sync::Notify;
 
 use ginnel_agent::config::{NgrokLogConfig, NgrokLogFormat, NgrokLogLevel};
 use ginnel_api::mask;
@@ -15,7 +11,7 @@ use ginnel_base::logging::{LogFormat, LogValue};
 
 use crate::error::CommandResult;
 use crate::lines::LineWriter;
-use crate::log_file::{LogFile, LogOutput};
+use crate::log_file::LogOutput;
 
 /// How many lines wait for the reader of the log; more are dropped and counted.
 const MAX_QUEUED_LINES: usize = 4096;
@@ -25,44 +21,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// A log; clones of an `Arc` write to the same.
 pub(crate) struct NgrokLog {
     /// None where nothing is written.
-    lines: Option<LogLines>,
+    lines: Option<LineWriter>,
     format: NgrokLogFormat,
     level: NgrokLogLevel,
     is_terminal: bool,
-}
-
-/// Lines for the thread that writes them.
-struct LogLines {
-    writer: LineWriter,
-    /// How many lines found no place.
-    dropped: AtomicU64,
-    broken: Arc<Notify>,
-}
-
-impl LogLines {
-    fn start(output: LogOutput) -> CommandResult<Self> {
-        let broken = Arc::<Notify>::default();
-        let is_broken = broken.clone();
-        // A file may be there again later.
-        let is_lasting = !matches!(output, LogOutput::File(_));
-        let writer = LineWriter::start(MAX_QUEUED_LINES, output, move || {
-            if is_lasting {
-                is_broken.notify_one();
-            }
-        })?;
-        Ok(Self { writer, dropped: AtomicU64::new(0), broken })
-    }
-
-    fn add_line(&self, line: String) {
-        let dropped = self.dropped.swap(0, Relaxed);
-        let line = match dropped {
-            0 => line,
-            count => format!("{line}lvl=warn msg=\"lines were dropped\" obj=app count={count}\n"),
-        };
-        if !self.writer.add_lines(line) {
-            self.dropped.fetch_add(dropped + 1, Relaxed);
-        }
-    }
 }
 
 /// Names and values behind the message.
@@ -71,13 +33,14 @@ pub(super) type LineFields<'f> = &'f [(&'static str, &'f str)];
 impl NgrokLog {
     /// Opens a log.
     pub(super) fn open(config: &NgrokLogConfig) -> CommandResult<Self> {
-        let (output, is_terminal) = match config.output.as_deref() {
-            None | Some("" | "false") => (None, false),
-            Some("stdout") => (Some(LogOutput::Stdout), std::io::stdout().is_terminal()),
-            Some("stderr") => (Some(LogOutput::Stderr), std::io::stderr().is_terminal()),
-            Some(path) => (Some(LogOutput::File(LogFile::open(Path::new(path))?)), false),
+        let output = match config.output.as_deref() {
+            None | Some("" | "false") => None,
+            Some("stdout") => Some(LogOutput::stdout()),
+            Some("stderr") => Some(LogOutput::stderr()),
+            Some(path) => Some(LogOutput::open_file(Path::new(path))?),
         };
-        let lines = output.map(LogLines::start).transpose()?;
+        let is_terminal = output.as_ref().is_some_and(LogOutput::is_terminal);
+        let lines = output.map(|output| LineWriter::start(MAX_QUEUED_LINES, output)).transpose()?;
         Ok(Self { lines, format: config.format, level: config.level, is_terminal })
     }
 
@@ -94,23 +57,29 @@ impl NgrokLog {
     /// Writes a line.
     pub(super) fn write_line(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) {
         if let Some(lines) = self.lines.as_ref().filter(|_| level >= self.level) {
-            lines.add_line(self.format_line(level, message, fields));
+            let lost = lines.take_lost();
+            if lost > 0 {
+                let fields = [("obj", "app"), ("count", &*lost.to_string())];
+                lines.add_lines(self.format_line(
+                    NgrokLogLevel::Warn,
+                    "lines were dropped",
+                    &fields,
+                ));
+            }
+            lines.add_lines(self.format_line(level, message, fields));
         }
     }
 
     /// Waits for a moment until everything is written.
     pub(super) fn flush(&self) {
         if let Some(lines) = &self.lines {
-            lines.writer.flush(FLUSH_TIMEOUT);
+            lines.flush(FLUSH_TIMEOUT);
         }
     }
 
-    /// Waits until nobody reads standard output or error any more, where the log goes there.
-    pub(crate) async fn reader_left(&self) {
-        match &self.lines {
-            Some(lines) => lines.broken.notified().await,
-            None => std::future::pending().await,
-        }
+    /// Returns the writer of the lines, if there is a log.
+    pub(crate) fn line_writer(&self) -> Option<&LineWriter> {
+        self.lines.as_ref()
     }
 
     fn format_line(&self, level: NgrokLogLevel, message: &str, fields: LineFields<'_>) -> String {

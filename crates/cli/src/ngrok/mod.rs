@@ -58,8 +58,8 @@ pub(super) fn is_called(arguments: &[OsString]) -> bool {
 
 /// Runs the program; gives its exit code.
 pub(super) fn main(arguments: Vec<OsString>) -> u8 {
-    match run(arguments) {
-        Ok(()) => output::write_error().map_or(0, |_| FAILED),
+    match run(arguments).and_then(|()| output::check_written()) {
+        Ok(()) => 0,
         Err(error) => {
             output::eprint_line_as("ERROR", &error.message);
             FAILED
