@@ -7,17 +7,19 @@
 
 use std::fmt::Write as _;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use bytes::{Buf, BytesMut};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, DuplexStream};
 
 use ginnel_http1::{Body, HeadWriter};
 
 use super::conditions::{FileSelection, FileVersion};
-use super::{page, relayed_head};
+use super::{media_type, page, relayed_head};
 
 /// Everything in a link but the unreserved characters of RFC 3986.
 const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -41,9 +43,8 @@ pub(super) async fn serve_files(folder: PathBuf, mut connection: DuplexStream) {
         if !skip_body(request.body.clone(), &mut buffer, &mut connection).await {
             return;
         }
-        let path = request.target.split('?').next().unwrap_or_default();
         let answered = if is_read {
-            send_response(&folder, path, &head, &mut connection).await
+            send_response(&folder, &request.target, &head, &mut connection).await
         } else {
             send_error(405, &mut connection).await
         };
@@ -69,10 +70,11 @@ async fn skip_body(mut body: Body, buffer: &mut BytesMut, connection: &mut Duple
 
 async fn send_response(
     folder: &Path,
-    path: &str,
+    target: &str,
     head: &[u8],
     connection: &mut DuplexStream,
 ) -> io::Result<()> {
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
     let Some(place) = resolve_path(folder, path) else {
         return send_error(404, connection).await;
     };
@@ -84,7 +86,7 @@ async fn send_response(
         let mut answer = Vec::new();
         let mut redirect = HeadWriter::begin_response(301, &mut answer);
         redirect
-            .display_field("Location", format_args!("{path}/"))
+            .display_field("Location", format_args!("{path}/{query}"))
             .field("Content-Length", "0")
             .end();
         return connection.write_all(&answer).await;
@@ -105,11 +107,8 @@ async fn send_response(
 
 /// The place below the folder that a path names; none for paths that would leave it.
 fn resolve_path(folder: &Path, path: &str) -> Option<PathBuf> {
-    let decoded = percent_decode_str(path.strip_prefix('/')?).decode_utf8().ok()?;
-    if decoded.contains(['\0', '\\']) {
-        return None;
-    }
-    let relative = Path::new(decoded.as_ref());
+    let decoded: Vec<u8> = percent_decode_str(path.strip_prefix('/')?).collect();
+    let relative = relative_path(decoded)?;
     let inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
     if !inside {
         return None;
@@ -117,6 +116,19 @@ fn resolve_path(folder: &Path, path: &str) -> Option<PathBuf> {
     let place = folder.join(relative).canonicalize().ok()?;
     // A link may lead out of the folder.
     place.starts_with(folder.canonicalize().ok()?).then_some(place)
+}
+
+/// Returns the path with these bytes. A name need not be UTF-8.
+#[cfg(unix)]
+fn relative_path(name: Vec<u8>) -> Option<PathBuf> {
+    let name = std::ffi::OsString::from_vec(name);
+    (!name.as_bytes().contains(&0)).then(|| name.into())
+}
+
+/// Returns the path with these bytes, which must be UTF-8.
+#[cfg(not(unix))]
+fn relative_path(name: Vec<u8>) -> Option<PathBuf> {
+    String::from_utf8(name).ok().filter(|name| !name.contains(['\0', '\\'])).map(PathBuf::from)
 }
 
 /// Why nothing is sent of what a path names.
@@ -170,9 +182,13 @@ async fn send_file(place: &Path, head: &[u8], connection: &mut DuplexStream) -> 
         }
     };
     let rest = part.end - part.start;
+    let mut start = Vec::new();
+    (&mut file).take(media_type::SNIFFED_BYTES).read_to_end(&mut start).await?;
     let mut answer = Vec::new();
     let mut writer = HeadWriter::begin_response(status, &mut answer);
-    writer.field("Content-Type", media_type(place)).display_field("Content-Length", rest);
+    writer
+        .field("Content-Type", media_type::media_type(place, &start))
+        .display_field("Content-Length", rest);
     version.write_headers(writer.field("Accept-Ranges", "bytes"));
     if let Some(range) = range {
         writer.field("Content-Range", range);
@@ -205,7 +221,7 @@ async fn list_folder(folder: &Path, path: &str) -> io::Result<String> {
     let mut entries = tokio::fs::read_dir(folder).await?;
     while let Some(entry) = entries.next_entry().await? {
         let slash = if entry.file_type().await?.is_dir() { "/" } else { "" };
-        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+        names.push((entry.file_name(), slash));
     }
     names.sort_unstable();
     let title = page::escape_html(path);
@@ -213,38 +229,12 @@ async fn list_folder(folder: &Path, path: &str) -> io::Result<String> {
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
          <h1>{title}</h1>\n<ul>\n"
     );
-    for name in names {
-        let bare = name.trim_end_matches('/');
-        let slash = &name[bare.len()..];
-        let link = utf8_percent_encode(bare, PATH_CHARS);
+    for (name, slash) in names {
+        let link = percent_encode(name.as_encoded_bytes(), PATH_CHARS);
+        let text = page::escape_html(&name.to_string_lossy());
         // Writing to a string cannot fail.
-        let _ =
-            writeln!(listing, "<li><a href=\"./{link}{slash}\">{}</a>", page::escape_html(&name));
+        let _ = writeln!(listing, "<li><a href=\"./{link}{slash}\">{text}{slash}</a>");
     }
     listing.push_str("</ul>\n");
     Ok(listing)
-}
-
-fn media_type(place: &Path) -> &'static str {
-    let extension = place.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    match extension.to_ascii_lowercase().as_str() {
-        "html" | "htm" => "text/html; charset=utf-8",
-        "css" => "text/css; charset=utf-8",
-        "js" | "mjs" => "text/javascript; charset=utf-8",
-        "json" | "map" => "application/json",
-        "txt" | "md" | "log" => "text/plain; charset=utf-8",
-        "xml" => "application/xml",
-        "svg" => "image/svg+xml",
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "ico" => "image/x-icon",
-        "pdf" => "application/pdf",
-        "wasm" => "application/wasm",
-        "woff2" => "font/woff2",
-        "mp4" => "video/mp4",
-        "zip" => "application/zip",
-        _ => "application/octet-stream",
-    }
 }

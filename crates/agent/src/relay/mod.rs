@@ -16,6 +16,7 @@ mod http2;
 mod interception;
 mod io;
 mod local_reset;
+mod media_type;
 mod page;
 mod quick_ack;
 mod relayed_head;
