@@ -438,7 +438,7 @@ impl AgentInner {
     /// A tunnel as the agent API shows it.
     fn show_tunnel(&self, tunnel: &RunningTunnel) -> AgentTunnel {
         let mut shown = tunnel.to_agent_tunnel();
-        if self.options.shows_upstream_urls {
+        if self.options.serves_wrappers {
             shown.config.addr = tunnel.upstream_url();
         }
         shown

@@ -57,9 +57,9 @@ pub struct AgentOptions {
     pub grace: Duration,
     /// Addresses that no tunnel may lead to, beside the APIs of this process.
     pub closed: Vec<SocketAddr>,
-    /// Whether the local address of a tunnel is shown as a URL, `http://localhost:80`, and not as
-    /// `host:port`.
-    pub shows_upstream_urls: bool,
+    /// If true, the agent API serves programs that wrap `ngrok`: local addresses are URLs such as
+    /// `http://localhost:80`, and errors have the texts that wrappers wait for.
+    pub serves_wrappers: bool,
     /// Where `/healthz`, `/readyz` and `/metrics` are, `host:port`; nowhere by default.
     pub admin_addr: Option<HostPort>,
 }
@@ -104,7 +104,7 @@ impl AgentOptions {
             remote_management: true,
             grace: Duration::from_secs(30),
             closed: Vec::new(),
-            shows_upstream_urls: false,
+            serves_wrappers: false,
             admin_addr: None,
         }
     }

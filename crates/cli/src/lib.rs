@@ -17,6 +17,7 @@ mod agent;
 mod backup;
 mod completion;
 mod config;
+mod dashes;
 mod doctor;
 mod download;
 mod error;
@@ -147,6 +148,7 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
 
 fn run(arguments: Vec<OsString>) -> CommandResult<()> {
     let mut command = help::arrange_help(command(), HelpScope::from_arguments(&arguments));
+    dashes::refuse_single_dashes(&command, &arguments)?;
     let matches = match command.try_get_matches_from_mut(arguments) {
         Ok(matches) => matches,
         Err(error) => return usage::explain_usage_error(&error),

@@ -244,7 +244,7 @@ pub enum BindMessage {
 /// The fields of a document as those of an operation.
 fn decode_operation<O: Operation>(document: &Map<String, Value>) -> Result<O, Vec<String>> {
     let parameters = O::INFO.parameters;
-    let mut decoded = decode::decode_fields(parameters, document.clone());
+    let mut decoded = decode::decode_definition(parameters, document.clone());
     decoded.require_parameters(parameters);
     let problems: Vec<_> = decoded.errors.iter().map(describe_error).collect();
     if !problems.is_empty() {

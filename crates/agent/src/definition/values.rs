@@ -111,10 +111,17 @@ impl DefinitionReader {
 
     pub(super) fn read_schemes(&mut self) -> Option<Vec<&'static str>> {
         let schemes = self.start.schemes.take();
-        let old = match self.start.bind_tls.take() {
+        // Wrappers write the booleans as texts, in the letters of their languages.
+        let bind_tls = match self.start.bind_tls.take() {
+            Some(Value::String(text)) => Some(Value::String(text.to_ascii_lowercase())),
+            other => other,
+        };
+        let old = match bind_tls {
             None => None,
             Some(Value::Bool(true)) => Some(vec!["https"]),
             Some(Value::Bool(false)) => Some(vec!["http"]),
+            Some(Value::String(text)) if text == "true" => Some(vec!["https"]),
+            Some(Value::String(text)) if text == "false" => Some(vec!["http"]),
             Some(Value::String(text)) if text == "both" => Some(vec!["https", "http"]),
             Some(_) => {
                 self.add_problem("bind_tls", "must be true, false or both");

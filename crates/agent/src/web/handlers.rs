@@ -22,6 +22,10 @@ use crate::replay::{ReplayError, ReplayPlan};
 use crate::session::{StartError, TunnelBindError};
 use crate::tunnels::RunningTunnel;
 
+const NOT_READY: &str = "the agent is not yet ready to start tunnels";
+/// The text of an agent without a session. Wrappers try again if they find exactly this, and give up otherwise.
+const WRAPPERS_WAIT_FOR: &str = "a successful ngrok tunnel session has not yet been established";
+
 /// How many captured requests are listed when nothing else is asked.
 const DEFAULT_REQUESTS: i64 = 50;
 
@@ -111,21 +115,26 @@ async fn start_defined(
     definition: Result<Definition, Vec<String>>,
 ) -> Result<Arc<RunningTunnel>, WebRejection> {
     let agent = agent.clone();
+    let serves_wrappers = agent.options.serves_wrappers;
     let started = match definition {
         Ok(definition) => {
             run_to_completion(async move { agent.start_tunnel(definition).await }).await?
         }
         Err(problems) => Err(StartError::Definition(problems)),
     };
-    started.map_err(start_rejection)
+    started.map_err(|error| start_rejection(error, serves_wrappers))
 }
 
-fn start_rejection(error: StartError) -> WebRejection {
+fn start_rejection(error: StartError, serves_wrappers: bool) -> WebRejection {
     match error {
+        StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))
+            if serves_wrappers =>
+        {
+            WebRejection::new(503, 104, NOT_READY, WRAPPERS_WAIT_FOR)
+        }
         StartError::Definition(problems) => WebRejection::invalid_tunnel(&problems),
         StartError::Bind(error @ (TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
-            let message = "the agent is not yet ready to start tunnels";
-            WebRejection::new(503, 104, message, error.to_string())
+            WebRejection::new(503, 104, NOT_READY, error.to_string())
         }
         StartError::Bind(TunnelBindError::Refused(failure)) => {
             let code = failure.code.map(|code| format!("\n{code}")).unwrap_or_default();
@@ -186,10 +195,13 @@ async fn replace_endpoint(
         return Ok(start_defined(&agent, definition).await?.show_endpoint());
     };
     let definition = definition.map_err(|problems| WebRejection::invalid_tunnel(&problems))?;
+    let serves_wrappers = agent.options.serves_wrappers;
     let replaced =
         run_to_completion(async move { agent.replace_tunnel(&old, definition).await }).await?;
-    let tunnel =
-        replaced.map_err(|error| start_rejection(error.problem).with_line(&error.outcome))?;
+    let rejected = |error: crate::endpoints::ReplaceError| {
+        start_rejection(error.problem, serves_wrappers).with_line(&error.outcome)
+    };
+    let tunnel = replaced.map_err(rejected)?;
     Ok(tunnel.show_endpoint())
 }
 

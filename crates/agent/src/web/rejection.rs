@@ -10,6 +10,20 @@ use ginnel_api::{ErrorBody, HandlerError, error_response, local};
 /// The resources whose operations start tunnels.
 const STARTED: [&str; 2] = [local::tunnels::RESOURCE.name, local::endpoints::RESOURCE.name];
 
+/// Options of published wrappers for Node.js that are in the body of the call that starts a tunnel, although they
+/// are for the wrapper itself.
+const WRAPPER_FIELDS: [&str; 9] = [
+    "authToken",
+    "authtoken",
+    "binPath",
+    "configPath",
+    "host",
+    "httpauth",
+    "port",
+    "region",
+    "web_addr",
+];
+
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WebRejection {
@@ -114,6 +128,7 @@ impl WebRejection {
                 }
                 ArgumentError::UnknownQuery { .. } | ArgumentError::RepeatedQuery(_) => {}
                 ArgumentError::UnknownField { .. } if invalid.is_none() => {}
+                ArgumentError::UnknownField { place, .. } if is_wrapper_field(resource, place) => {}
                 error if STARTED.contains(&resource) => {
                     problems.push(crate::definition::describe_error(error));
                 }
@@ -154,6 +169,10 @@ impl WebRejection {
         self.body.details.insert(name.to_owned(), Value::String(detail.into()));
         self
     }
+}
+
+fn is_wrapper_field(resource: &str, place: &str) -> bool {
+    resource == local::tunnels::RESOURCE.name && WRAPPER_FIELDS.contains(&place)
 }
 
 /// How what is wrong with the fields of a resource is refused; none where unknown fields do no harm.

@@ -10,12 +10,15 @@ mod query;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::{Field, Info, ParameterLocation, Verb, json};
+use super::{Field, Info, Kind, ParameterLocation, Verb, json};
 
 pub use query::decode_query;
 
 /// How many errors are told at most.
 const MAX_ARGUMENT_ERRORS: usize = 50;
+
+/// The resources whose definitions published wrappers write.
+const TUNNEL_RESOURCES: [&str; 2] = ["tunnels", "endpoints"];
 
 /// What was read, and all that is wrong with it.
 #[derive(Debug, Default)]
@@ -105,6 +108,15 @@ pub fn decode_fields(known: &'static [Field], object: Map<String, Value>) -> Dec
     decoded
 }
 
+/// The same for the definition of a tunnel, whose booleans may be texts.
+pub fn decode_definition(
+    known: &'static [Field],
+    mut object: Map<String, Value>,
+) -> DecodedArguments {
+    read_boolean_texts(&known.iter().collect::<Vec<_>>(), &mut object);
+    decode_fields(known, object)
+}
+
 impl DecodedArguments {
     fn decode_path(&mut self, info: &Info, path: &str) {
         for (template, segment) in info.path.split('/').zip(path.split('/')) {
@@ -123,6 +135,10 @@ impl DecodedArguments {
                 || may_repeat(info, parameter.name)
         };
         let known: Vec<&'static Field> = info.parameters.iter().filter(known).collect();
+        let mut body = body;
+        if TUNNEL_RESOURCES.contains(&info.resource) {
+            read_boolean_texts(&known, &mut body);
+        }
         let body = fields::decode_record(&known, body, "", &mut self.errors);
         let changes =
             body.keys().any(|name| info.parameter_location(name) == ParameterLocation::Body);
@@ -145,6 +161,24 @@ impl DecodedArguments {
             if !self.arguments.contains_key(*name) {
                 self.errors.push(ArgumentError::Missing(name));
             }
+        }
+    }
+}
+
+/// Replaces the texts `true` and `false` in boolean fields, as wrappers in Java, shells and YAML templates write them.
+fn read_boolean_texts(known: &[&'static Field], object: &mut Map<String, Value>) {
+    for (name, value) in object {
+        let Some(field) = known.iter().find(|field| field.name == name) else { continue };
+        match (&field.kind, &mut *value) {
+            (Kind::Bool, Value::String(text)) => match text.to_ascii_lowercase().as_str() {
+                "true" => *value = true.into(),
+                "false" => *value = false.into(),
+                _ => {}
+            },
+            (Kind::Record(shape), Value::Object(members)) => {
+                read_boolean_texts(&shape.fields.iter().collect::<Vec<_>>(), members);
+            }
+            _ => {}
         }
     }
 }

@@ -30,6 +30,7 @@ use run::AUTHTOKEN;
 
 use ginnel_api::Secret;
 
+use super::dashes;
 use super::error::{CliError, CommandResult};
 use super::help;
 use super::logging::{LogOptions, LogWriter};
@@ -68,12 +69,14 @@ pub(super) fn main(arguments: Vec<OsString>) -> u8 {
 }
 
 fn run(arguments: Vec<OsString>) -> CommandResult<()> {
-    let matches = match command().try_get_matches_from(arguments) {
+    let command = command();
+    let arguments = dashes::lengthen_dashes(&command, arguments)?;
+    let matches = match command.try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => return usage::explain_usage_error(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
-        print_line(command().render_long_help().to_string().trim_end());
+        print_line(self::command().render_long_help().to_string().trim_end());
         return Ok(());
     };
     argv::wipe_secrets(secret_values(matches).iter().map(String::as_str));

@@ -161,7 +161,7 @@ fn launch_tunnels(
     tunnels: Vec<Definition>,
     log: &Arc<NgrokLog>,
 ) -> CommandResult<()> {
-    let options = AgentOptions { shows_upstream_urls: true, ..agent_options(matches, config)? };
+    let options = AgentOptions { serves_wrappers: true, ..agent_options(matches, config)? };
     let is_drawn = !log.is_on() && std::io::stdout().is_terminal();
     let console = config.console.is_shown();
     let view = match is_drawn && console != Some(false) {

@@ -151,11 +151,20 @@ fn flag_argument(flag: TunnelFlag) -> Arg {
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true")
-            .value_parser(value_parser!(bool)),
+            .value_parser(parse_boolean),
         FlagValue::Content => argument.value_name("FILE").value_parser(value_parser!(PathBuf)),
         FlagValue::Remote => argument
             .value_name("URL")
             .help("Where a traffic policy is fetched from, once, at the start; http or https"),
+    }
+}
+
+/// Parses a boolean in one of the spellings of Go, in which the flags of such a program are written.
+fn parse_boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
     }
 }
 
