@@ -25,6 +25,9 @@ const LOOKS: u32 = 2;
 /// take nothing.
 const LONGEST_WAIT: u32 = 6;
 
+/// How often it is looked whether a peer that was asked has sent something.
+const PRESENCE_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Beats until it is dropped, or the session is over.
 pub struct Heartbeat {
     latency: watch::Receiver<Option<Duration>>,
@@ -100,6 +103,31 @@ fn start_with(session: &MuxSession, options: HeartbeatOptions) -> Heartbeat {
         shared.end(ended, End::AtOnce);
     });
     Heartbeat { latency, task }
+}
+
+/// Returns true if something comes from the peer within `limit`, which a beat asks for. Returns false at the end of the
+/// session.
+pub async fn is_answered_within(session: &MuxSession, limit: Duration) -> bool {
+    let shared = session.shared();
+    let before = shared.presence.read_count();
+    let beating = async {
+        let kind = Bytes::copy_from_slice(&HEARTBEAT.to_be_bytes());
+        if let Ok(mut stream) = session.open_stream(kind).await {
+            or_debug!(exchange_beat(&mut stream).await, "a peer does not send a beat back");
+        }
+        std::future::pending::<()>().await;
+    };
+    let looking = async {
+        while shared.presence.read_count() == before {
+            tokio::time::sleep(PRESENCE_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        () = looking => !session.is_ended(),
+        () = beating => false,
+        _ = session.wait_until_ended() => false,
+        () = tokio::time::sleep(limit) => false,
+    }
 }
 
 /// Sends the peer's beats back until it ends the stream or the session is over.

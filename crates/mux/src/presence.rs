@@ -1,11 +1,13 @@
 //! What the task that beats and the task that reads tell each other.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Whether the peer is there, and when it is time to look at what is held for it.
 #[derive(Debug, Default)]
 pub struct Presence {
     received: AtomicBool,
+    /// The number of times that bytes have come. Only the task that reads writes it.
+    reads: AtomicU32,
     due: AtomicBool,
 }
 
@@ -13,6 +15,12 @@ impl Presence {
     /// Bytes of the peer have come.
     pub fn record_received(&self) {
         self.received.store(true, Relaxed);
+        self.reads.store(self.reads.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Returns the number of times that bytes have come.
+    pub fn read_count(&self) -> u32 {
+        self.reads.load(Relaxed)
     }
 
     /// Whether bytes have come since this was last asked for.

@@ -199,6 +199,9 @@ async fn bind_endpoint(
     match answer.failure() {
         Some(failure) => Err(TunnelBindError::Refused(failure)),
         None => {
+            if answer.extra.took_over {
+                tracing::warn!(url = answer.url, "took over the address of an agent that is gone");
+            }
             Ok(BoundEndpoint { id: answer.id, token: answer.extra.token, url: Some(answer.url) })
         }
     }
@@ -224,6 +227,7 @@ async fn rebind_tunnel(
             if (is_taken(&failure) || needs_person(&failure))
                 && !tunnel.is_bound(online.slot.other()) =>
         {
+            tracing::warn!(tunnel = %tunnel.name, err = %failure, "a tunnel has lost its address");
             bind_as(online, tunnel, BoundEndpoint::default()).await
         }
         other => other,

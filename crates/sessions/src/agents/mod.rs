@@ -2,7 +2,7 @@
 //!
 //! `listener` takes connections, `login` finds out whose agent it is, `session` talks to one that
 //! is known, `bind_request` turns what it asks for into an endpoint, and the [`Registry`] knows who is online
-//! with what. `limits` are those of what agents say, and `revocation` ends what a credential does not allow any more. A [`OnlineTunnel`] is how the edges
+//! with what. `takeover` gives the address of an agent that is gone to another session of its account. `limits` are those of what agents say, and `revocation` ends what a credential does not allow any more. A [`OnlineTunnel`] is how the edges
 //! reach a local service through its agent.
 
 mod access;
@@ -26,6 +26,7 @@ mod settings;
 mod socket;
 mod state;
 mod stream_shares;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod tunnel;

@@ -17,6 +17,7 @@ use crate::agents::online_agent::OnlineAgent;
 use crate::agents::registry_state::{RegisteredEndpoint, RegistryState};
 use crate::agents::rows;
 use crate::agents::session_counts::SessionCounts;
+use crate::agents::takeover::{AddressHolder, TakenAddress};
 use crate::agents::tunnel::OnlineTunnel;
 use crate::cluster::{Cluster, TunnelDocument};
 
@@ -283,6 +284,53 @@ impl Registry {
         inner.remove_tunnel(&tunnel.id);
         tunnel.stop();
         Some(tunnel)
+    }
+
+    /// Returns the token of a bind and the session that serves it.
+    pub fn bind_session(&self, bind_id: &str) -> Option<(Hidden, Option<Arc<OnlineAgent>>)> {
+        let inner = self.lock_state();
+        let bound = inner.binds.get(bind_id)?;
+        Some((bound.token.clone(), bound.tunnel.as_ref().map(|tunnel| tunnel.session.clone())))
+    }
+
+    /// Returns true if this node of a cluster holds a bind, or is about to.
+    pub fn is_held_here(&self, bind_id: &str) -> bool {
+        let cluster = self.lock_state().cluster.clone();
+        cluster.is_some_and(|cluster| cluster.is_holding(bind_id))
+    }
+
+    /// Ends a bind that still has this token, and gives its address up. Returns false if it has another one.
+    pub fn drop_bind_of_token(&self, bind_id: &str, token: &Hidden) -> bool {
+        let mut inner = self.lock_state();
+        let Some(bound) = inner.binds.get(bind_id) else { return true };
+        if bound.token != *token {
+            return false;
+        }
+        let tunnel = inner.remove_bind(bind_id).and_then(|bound| bound.tunnel);
+        if let Some(tunnel) = tunnel {
+            inner.remove_tunnel(&tunnel.id);
+            tunnel.stop();
+        }
+        true
+    }
+
+    /// Returns the bind that has an address for itself.
+    pub(super) fn holder_of(&self, taken: &TakenAddress) -> Option<AddressHolder> {
+        let inner = self.lock_state();
+        let endpoints = inner
+            .binds
+            .iter()
+            .filter_map(|(id, bound)| Some((id, bound, bound.endpoint.as_ref()?)));
+        let (bind_id, bound, endpoint) = endpoints
+            .filter(|(_, _, endpoint)| endpoint.pool().is_none())
+            .find(|(_, _, endpoint)| taken.is_of(endpoint))?;
+        Some(AddressHolder {
+            bind_id: bind_id.clone(),
+            owner_id: bound.agent.owner_id.clone(),
+            host: endpoint.host().map(str::to_owned),
+            addr: endpoint.address().map(|address| address.to_string()),
+            port: endpoint.address().map(|address| address.port()),
+        })
     }
 
     /// Gives up the addresses that nobody came back for within `reserve`; says which.

@@ -44,6 +44,16 @@ pub struct Reservation {
     pub idle: Option<Timestamp>,
 }
 
+/// The reservation of a bind, for an agent that shows its identifier and a token.
+pub enum FoundReservation {
+    /// The agent may have the address again.
+    Own(Reservation),
+    /// Another session of the account has taken the address over.
+    TakenOver(Reservation),
+    /// There is none of the account.
+    Unknown,
+}
+
 impl Document for Reservation {
     const PREFIX: &'static str = "bind";
 
@@ -65,16 +75,25 @@ impl Reservation {
         }
     }
 
-    /// The reservation of a bind, if this agent may have it.
+    /// Finds the reservation of a bind that an agent had.
     pub async fn find(
         store: &Store,
         id: &str,
         token: &str,
         owner_id: &str,
-    ) -> StoreResult<Option<Self>> {
+    ) -> StoreResult<FoundReservation> {
         let id = id.to_owned();
         let found = store.read(move |view| view.find_document::<Self>(&id)).await?;
-        Ok(found.filter(|kept| kept.owner_id == owner_id && kept.is_for(token)))
+        Ok(match found.filter(|kept| kept.owner_id == owner_id) {
+            Some(kept) if kept.is_for(token) => FoundReservation::Own(kept),
+            Some(kept) => FoundReservation::TakenOver(kept),
+            None => FoundReservation::Unknown,
+        })
+    }
+
+    /// The host or the socket address.
+    pub fn address_text(&self) -> &str {
+        self.host.as_deref().or(self.addr.as_deref()).unwrap_or_default()
     }
 
     /// Asks for the same address again.
@@ -98,16 +117,23 @@ impl Reservation {
     }
 
     /// As [`Reservation::store_for_credential`], in a cluster: the endpoint with this key is the bind's then, which this
-    /// node holds, or nothing is written.
+    /// node holds, or nothing is written. `replaced` is the digest of the token that the bind had before, if a session
+    /// takes the address over.
     pub async fn store_with_claim(
         self,
         store: &Store,
         credential_id: &str,
         claim: EndpointClaim,
         owner: RowOwner,
+        replaced: Option<Vec<u8>>,
     ) -> StoreResult<HoldResult> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
+            // Of two sessions that take an address over at the same time, on two nodes, one gets it.
+            let known = change.find_document::<Self>(&self.id)?.map(|kept| kept.token);
+            if known.is_some_and(|known| known != self.token && Some(&known) != replaced.as_ref()) {
+                return Ok(HoldResult::Taken);
+            }
             let result = hold_endpoint(change, &self.id, &claim, &owner)?;
             if result == HoldResult::Done {
                 change.put_document(&self)?;

@@ -20,16 +20,20 @@ use ginnel_mux::protocol::message::{
 use ginnel_mux::protocol::rpc::{self, IncomingCall};
 use ginnel_mux::protocol::{read_kind, stream_kind};
 use ginnel_mux::{Incoming, MuxSession, Stream};
+use ginnel_store::StoreError;
 
 use crate::agents::access::AccessList;
 use crate::agents::login::{EndpointRegistration, LoggedInAgent, PendingLogin};
 use crate::agents::online_agent::OnlineAgent;
 use crate::agents::registry::{EndedBind, Reclaimed};
-use crate::agents::reservation::Reservation;
+use crate::agents::reservation::{FoundReservation, Reservation};
+use crate::agents::rows;
 use crate::agents::socket::Prompt;
-use crate::agents::state::{AgentRefusal, AgentsState, FAULT_CODE};
+use crate::agents::state::{AgentRefusal, AgentsState, BindOrigin, FAULT_CODE};
+use crate::agents::takeover::{self, TakenAddress};
 use crate::agents::tunnel::{Life, OnlineTunnel, TunnelKind};
 use crate::agents::{bind_request, limits, revocation};
+use crate::cluster::EndpointKey;
 
 /// How many addresses are tried for an agent that takes any: those of other nodes are not known to be
 /// theirs before.
@@ -240,21 +244,12 @@ impl AgentSession {
         let owner_id = &self.online.agent.owner_id;
         spec.pool_owner = bind.extra.pooling_enabled.then(|| owner_id.clone());
         spec.owner = Some(owner_id.clone());
-        let bind_id = match self.find_reservation(bind).await? {
-            // After a restart of the service: the same address, if nobody else took it.
-            Some(kept) => {
-                kept.apply_to_spec(&mut spec);
-                bind.id.clone()
-            }
-            None => bind_request::random_secret()?,
-        };
-        let token = match bind.extra.token.is_empty() {
-            true => bind_request::random_secret()?.into(),
-            false => bind.extra.token.clone(),
-        };
-        let (endpoint, tunnel) = self.open_and_store(&plan, &bind_id, spec, &token).await?;
-        let answer = bind_answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
-        let knows = bind_id == bind.id;
+        let mut new = self.identify_bind(bind, &mut spec).await?;
+        let (endpoint, tunnel) = self.open_or_take_over(&plan, &mut new, spec).await?;
+        let NewBind { id: bind_id, token, origin } = new;
+        let mut answer = bind_answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
+        answer.extra.took_over = origin.replaced.is_some();
+        let knows = origin.knows;
         if !self.state.registry.register_tunnel(token, Some(endpoint), tunnel.clone()) {
             if !knows {
                 self.withdraw_tunnel(&tunnel).await;
@@ -266,43 +261,93 @@ impl AgentSession {
         Ok(answer)
     }
 
+    /// Finds out which bind an agent asks for.
+    async fn identify_bind(
+        &self,
+        bind: &Bind,
+        spec: &mut EndpointSpec,
+    ) -> Result<NewBind, AgentRefusal> {
+        let token = match bind.extra.token.is_empty() {
+            true => bind_request::random_secret()?.into(),
+            false => bind.extra.token.clone(),
+        };
+        let (id, knows) = match self.find_reservation(bind).await? {
+            // After a restart of the service: the same address, if nobody else took it.
+            FoundReservation::Own(kept) => {
+                kept.apply_to_spec(spec);
+                (bind.id.clone(), true)
+            }
+            FoundReservation::TakenOver(kept) => {
+                return Err(taken_refusal(kept.address_text(), false));
+            }
+            FoundReservation::Unknown => (bind_request::random_secret()?, false),
+        };
+        Ok(NewBind { id, token, origin: BindOrigin { knows, replaced: None } })
+    }
+
+    /// Opens an endpoint. An address of the account whose agent is gone is taken over.
+    async fn open_or_take_over(
+        &self,
+        plan: &BindPlan<'_>,
+        new: &mut NewBind,
+        spec: EndpointSpec,
+    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
+        let is_pooled = spec.pool_owner.is_some();
+        let opened = self.open_and_store(plan, new, spec.clone()).await;
+        let opened = match opened {
+            Err(OpenFailure::Taken(taken)) if takeover::names_address(&spec) => {
+                let ended =
+                    self.state.end_abandoned_holder(&self.online, &plan.access, &taken).await?;
+                let Some(ended) = ended else { return Err(taken_refusal(&taken.url, false)) };
+                new.id = ended.bind_id;
+                // The former agent may know its token, so that a new one is needed.
+                new.token = bind_request::random_secret()?.into();
+                new.origin = BindOrigin { knows: false, replaced: Some(ended.token) };
+                self.open_and_store(plan, new, spec).await
+            }
+            opened => opened,
+        };
+        opened.map_err(|failure| match failure {
+            OpenFailure::Taken(taken) => taken_refusal(&taken.url, is_pooled),
+            OpenFailure::Refused(refusal) => refusal,
+        })
+    }
+
     /// Opens an endpoint, and writes down whose it is, which no other node may do then.
     async fn open_and_store(
         &self,
         plan: &BindPlan<'_>,
-        bind_id: &str,
+        new: &NewBind,
         spec: EndpointSpec,
-        token: &Hidden,
-    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
+    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), OpenFailure> {
         let agent = &self.online.agent;
-        let is_pooled = spec.pool_owner.is_some();
-        let taken = |url: &str| taken_refusal(url, is_pooled);
+        let bind_id = &new.id;
         if let Some(url) = self.state.taken_elsewhere(&spec, bind_id).await? {
-            return Err(taken(&url));
+            return Err(OpenFailure::taken(url, rows::requested_key(&spec)));
         }
         let is_open = spec.host.is_none() && spec.subdomain.is_none() && spec.addr.is_none();
         let attempts = if is_open { MAX_ADDRESSES } else { 1 };
-        let mut last = String::new();
+        let mut last = TakenAddress { url: String::new(), key: None };
         for _ in 0..attempts {
             let (endpoint, tunnel) = self.open_endpoint(plan, bind_id, spec.clone()).await?;
             match self.state.check_port(&self.online, tunnel.own_port()).await {
                 // Another port may be anybody's.
                 Err(refusal) if is_open && !refusal.is_fault() => {
-                    endpoint.url().clone_into(&mut last);
+                    last = TakenAddress::from(&endpoint);
                     continue;
                 }
                 checked => checked?,
             }
             let kept =
-                Reservation::for_endpoint(bind_id, token.reveal(), &agent.owner_id, &endpoint);
-            let knows = *bind_id == *plan.bind.id;
-            if self.state.store_reservation(kept, &agent.credential_id, &endpoint, knows).await? {
+                Reservation::for_endpoint(bind_id, new.token.reveal(), &agent.owner_id, &endpoint);
+            let origin = new.origin.clone();
+            if self.state.store_reservation(kept, &agent.credential_id, &endpoint, origin).await? {
                 endpoint.retarget(Some(tunnel.clone()));
                 return Ok((endpoint, tunnel));
             }
-            endpoint.url().clone_into(&mut last);
+            last = TakenAddress::from(&endpoint);
         }
-        Err(taken(&last))
+        Err(OpenFailure::Taken(last))
     }
 
     /// Takes a tunnel back that was noted when nothing allowed it any more, or when nobody knows: then the
@@ -370,9 +415,9 @@ impl AgentSession {
         Ok(Some(bind_answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
     }
 
-    async fn find_reservation(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
+    async fn find_reservation(&self, bind: &Bind) -> Result<FoundReservation, AgentRefusal> {
         if bind.id.is_empty() {
-            return Ok(None);
+            return Ok(FoundReservation::Unknown);
         }
         let (token, owner_id) = (bind.extra.token.reveal(), &self.online.agent.owner_id);
         Ok(Reservation::find(&self.state.store, &bind.id, token, owner_id).await?)
@@ -383,18 +428,18 @@ impl AgentSession {
         plan: &BindPlan<'_>,
         bind_id: &str,
         spec: EndpointSpec,
-    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
+    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), OpenFailure> {
         let (id, endpoint_id) = self.tunnel_ids()?;
         // The address is not known before it is bound, and the tunnel shows it. Visitors who come before the
         // tunnel are led to another node that serves it, as they are while an endpoint has no target.
-        let is_pooled = spec.pool_owner.is_some();
+        let key = rows::requested_key(&spec);
         let bound = self.state.gateway.bind_offline(spec).await;
         let endpoint = bound.map_err(|error| match error {
-            BindError::Taken(url) => taken_refusal(&url, is_pooled),
-            error => AgentRefusal(error.to_string(), error.code()),
+            BindError::Taken(url) => OpenFailure::taken(url, key),
+            error => AgentRefusal(error.to_string(), error.code()).into(),
         })?;
         if !plan.access.allows_endpoint(&endpoint) {
-            return Err(forbidden_refusal(&format!("{:?}", endpoint.url())));
+            return Err(forbidden_refusal(&format!("{:?}", endpoint.url())).into());
         }
         let tunnel = plan.new_tunnel(bind_id, &endpoint, (id, endpoint_id));
         self.state.check_domain(&self.online, tunnel.host()).await?;
@@ -434,6 +479,44 @@ impl AgentSession {
 
     fn tunnel_ids(&self) -> Result<(String, String), getrandom::Error> {
         Ok((self.state.ids.next(prefix::TUNNEL)?, self.state.ids.next(prefix::ENDPOINT)?))
+    }
+}
+
+/// The identity of a bind that is about to be opened.
+struct NewBind {
+    id: String,
+    token: Hidden,
+    origin: BindOrigin,
+}
+
+/// Why an endpoint was not opened.
+enum OpenFailure {
+    /// A bind has the address.
+    Taken(TakenAddress),
+    Refused(AgentRefusal),
+}
+
+impl OpenFailure {
+    fn taken(url: String, key: Option<EndpointKey>) -> Self {
+        Self::Taken(TakenAddress { url, key })
+    }
+}
+
+impl From<AgentRefusal> for OpenFailure {
+    fn from(refusal: AgentRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<StoreError> for OpenFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<getrandom::Error> for OpenFailure {
+    fn from(error: getrandom::Error) -> Self {
+        Self::Refused(error.into())
     }
 }
 
@@ -503,7 +586,7 @@ fn bind_answer(
         url: url.to_owned(),
         proto: proto.to_owned(),
         opts,
-        extra: BindAnswerExtra { token: token.clone(), tunnel_id },
+        extra: BindAnswerExtra { token: token.clone(), tunnel_id, took_over: false },
         error: None,
     }
 }

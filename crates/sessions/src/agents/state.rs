@@ -53,6 +53,15 @@ const FRESH: Duration = Duration::from_millis(500);
 /// The code for a service that failed, where nothing is wrong with what it was asked for.
 pub const FAULT_CODE: u16 = 722;
 
+/// Where a bind comes from.
+#[derive(Debug, Clone, Default)]
+pub struct BindOrigin {
+    /// If true, the agent had the bind before, and knows its identifier.
+    pub knows: bool,
+    /// The digest of the token that the bind had, if a session takes its address over.
+    pub replaced: Option<Vec<u8>>,
+}
+
 /// Why something is refused: words and the number of a code.
 #[derive(Debug)]
 pub struct AgentRefusal(pub String, pub u16);
@@ -165,13 +174,13 @@ impl AgentsState {
     }
 
     /// Writes down whose address an endpoint is; false when it is another bind's on another node. After a
-    /// failure nobody has it, and where the agent `knows` the bind, the address waits for it.
+    /// failure nobody has it, and where the agent knows the bind, the address waits for it.
     pub async fn store_reservation(
         &self,
         kept: Reservation,
         credential_id: &str,
         endpoint: &PublicEndpoint,
-        knows: bool,
+        origin: BindOrigin,
     ) -> StoreResult<bool> {
         let Some(cluster) = &self.cluster else {
             kept.store_for_credential(&self.store, credential_id).await?;
@@ -181,7 +190,8 @@ impl AgentsState {
         let (bind_id, key) = (kept.id.clone(), rows::endpoint_key(endpoint));
         let claim = EndpointClaim { key, pool };
         cluster.hold_bind(&bind_id, claim.clone());
-        let written = self.store_in_cluster(cluster, kept, credential_id, claim).await;
+        let BindOrigin { knows, replaced } = origin;
+        let written = self.store_in_cluster(cluster, kept, credential_id, claim, replaced).await;
         match &written {
             Ok(true) => cluster.confirm_bind(&bind_id),
             Ok(false) => cluster.forget_bind(&bind_id),
@@ -198,11 +208,13 @@ impl AgentsState {
         kept: Reservation,
         credential_id: &str,
         claim: EndpointClaim,
+        replaced: Option<Vec<u8>>,
     ) -> StoreResult<bool> {
         for _ in 0..MAX_EPOCHS {
-            let (kept, owner) = (kept.clone(), cluster.owner());
+            let (kept, owner, replaced) = (kept.clone(), cluster.owner(), replaced.clone());
+            let claim = claim.clone();
             let written =
-                kept.store_with_claim(&self.store, credential_id, claim.clone(), owner.clone());
+                kept.store_with_claim(&self.store, credential_id, claim, owner.clone(), replaced);
             match written.await? {
                 HoldResult::Done => return Ok(true),
                 HoldResult::Taken => return Ok(false),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -11,7 +11,9 @@ use ginnel_api::Origin;
 use ginnel_api::id::Ids;
 use ginnel_gateway::tls::authority::LocalAuthority;
 use ginnel_gateway::{Gateway, GatewaySettings};
+use ginnel_mux::heartbeat::{self, HEARTBEAT};
 use ginnel_mux::protocol::message::{Auth, AuthExtra, Bind, BindAnswer, BindExtra, BindOpts};
+use ginnel_mux::protocol::read_kind;
 use ginnel_mux::protocol::rpc;
 use ginnel_mux::{Incoming, MuxSession, Side};
 use ginnel_settings::ByteSize;
@@ -64,10 +66,10 @@ fn new_folder() -> PathBuf {
     folder
 }
 
-/// An agent that has logged in.
+/// An agent that has logged in. It does not answer heartbeats before it is told to.
 struct Agent {
     session: MuxSession,
-    _incoming: Incoming,
+    incoming: Mutex<Option<Incoming>>,
 }
 
 impl Service {
@@ -110,13 +112,13 @@ impl Service {
             peer,
             Arc::default(),
         ));
-        let (session, _incoming) = MuxSession::start(near, Side::Agent);
+        let (session, incoming) = MuxSession::start(near, Side::Agent);
         let extra =
             AuthExtra { auth_token: self.authtoken.as_str().into(), ..AuthExtra::default() };
         let auth = Auth { extra, ..Auth::default() };
         let answer = rpc::call(&session, &auth, TIMEOUT).await.unwrap();
         assert_eq!(answer.error, None);
-        Agent { session, _incoming }
+        Agent { session, incoming: Mutex::new(Some(incoming)) }
     }
 
     /// Keeps all writes back until the sender is dropped.
@@ -143,6 +145,19 @@ impl Service {
 }
 
 impl Agent {
+    /// Answers heartbeats from now on.
+    fn answer_heartbeats(self) -> Self {
+        let mut incoming = self.incoming.lock().unwrap().take().unwrap();
+        tokio::spawn(async move {
+            while let Some(mut stream) = incoming.next().await {
+                if matches!(read_kind(&mut stream).await, Ok(HEARTBEAT)) {
+                    tokio::spawn(heartbeat::echo_beats(stream));
+                }
+            }
+        });
+        self
+    }
+
     /// Binds a host, as what `before` was if there is one.
     async fn bind(&self, host: &str, before: Option<&BindAnswer>) -> BindAnswer {
         self.bind_within(TIMEOUT, host, before).await.unwrap()
@@ -235,6 +250,70 @@ async fn a_bind_whose_answer_nobody_waits_for_is_undone() {
 
     agent.bind_when_free("app.test", None).await;
     assert_eq!(service.online(), ["app.test"]);
+}
+
+#[tokio::test]
+async fn an_address_whose_connection_is_closed_is_taken_over_at_once() {
+    let service = Service::start().await;
+    let former = service.agent().await;
+    let before = former.bind("app.test", None).await;
+    former.session.close();
+    until(|| service.online().is_empty()).await;
+
+    let next = service.agent().await.answer_heartbeats();
+    let after = next.bind_within(Duration::from_secs(2), "app.test", None).await.unwrap();
+
+    assert_eq!((after.error.as_deref(), after.extra.took_over), (None, true));
+    // The former agent comes back with what it knows.
+    let back = service.agent().await;
+    for known in [Some(&before), None] {
+        let error = back.bind("app.test", known).await.error.unwrap();
+        assert!(error.contains("already online") && error.contains("334"), "{error}");
+    }
+    assert_eq!(service.online(), ["app.test"]);
+    // The new one may come back.
+    next.session.close();
+    until(|| service.online().is_empty()).await;
+    let again = service.agent().await.bind("app.test", Some(&after)).await;
+    assert_eq!((again.error, again.extra.took_over), (None, false));
+}
+
+#[tokio::test]
+async fn a_silent_session_loses_its_address_after_five_seconds() {
+    let service = Service::start().await;
+    let silent = service.agent().await;
+    silent.bind("app.test", None).await;
+    let next = service.agent().await.answer_heartbeats();
+
+    let began = Instant::now();
+    let answer = next.bind("app.test", None).await;
+
+    assert_eq!((answer.error, answer.extra.took_over), (None, true));
+    assert!((5.0..8.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    // It learns of that, so that it asks again, and is refused.
+    until(|| silent.session.is_ended()).await;
+}
+
+#[tokio::test]
+async fn an_address_of_a_live_agent_never_moves() {
+    let service = Service::start().await;
+    let first = service.agent().await.answer_heartbeats();
+    assert_eq!(first.bind("app.test", None).await.error, None);
+    let second = service.agent().await.answer_heartbeats();
+
+    let began = Instant::now();
+    let mut refused = 0;
+    while began.elapsed() < Duration::from_secs(6) {
+        let error = second.bind("app.test", None).await.error.unwrap();
+        assert!(error.contains("334"), "{error}");
+        refused += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    assert!(refused > 50, "a live agent is refused at once: {refused}");
+    assert!(!first.session.is_ended());
+    // The agent itself does not take its own address for another tunnel.
+    assert!(first.bind("app.test", None).await.error.unwrap().contains("334"));
 }
 
 async fn until(is_so: impl Fn() -> bool) {

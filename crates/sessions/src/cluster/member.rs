@@ -8,12 +8,13 @@
 //! meanwhile is ended then: a lapsed lease alone takes nothing from anybody.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, broadcast, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use ginnel_api::id::{has_prefix, prefix};
@@ -23,6 +24,7 @@ use ginnel_store::{Changes, Store, StoreError, StoreResult};
 use super::announcements::{AnnouncementBatch, Announcements};
 use super::cleaning;
 use super::directory::Directory;
+use super::holds::holding_nodes;
 use super::membership::{self, Joined};
 use super::node::{LEASE, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION};
 use super::process::{self, LocalNode};
@@ -55,6 +57,10 @@ type OnLost = Box<dyn Fn(&str) + Send + Sync>;
 /// Looks at a tunnel that an agent has at another node.
 type OnTunnel = Box<dyn Fn(&TunnelDocument) + Send + Sync>;
 
+/// Ends the bind of an agent that is gone at another node: of this node and bind. Gives false if the agent is there.
+pub(super) type EndingAtNode =
+    Box<dyn Fn(String, String) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+
 /// A service as one node of a cluster.
 pub struct Cluster {
     pub(super) store: Arc<Store>,
@@ -71,6 +77,7 @@ pub struct Cluster {
     pub(super) is_untidy: AtomicBool,
     on_lost: OnceLock<OnLost>,
     on_tunnel: OnceLock<OnTunnel>,
+    ending_at_nodes: OnceLock<EndingAtNode>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     _local: LocalNode,
 }
@@ -104,6 +111,7 @@ impl Cluster {
             is_untidy: AtomicBool::new(false),
             on_lost: OnceLock::new(),
             on_tunnel: OnceLock::new(),
+            ending_at_nodes: OnceLock::new(),
             tasks: Mutex::default(),
             _local: LocalNode::new(&node.id),
             node: Mutex::new(node),
@@ -177,6 +185,30 @@ impl Cluster {
     /// Calls `look` with each tunnel of another node that is new or has changed; set once.
     pub fn on_tunnel(&self, look: impl Fn(&TunnelDocument) + Send + Sync + 'static) {
         self.on_tunnel.get_or_init(|| Box::new(look));
+    }
+
+    /// Returns true if this node holds a bind, or is about to.
+    pub fn is_holding(&self, bind_id: &str) -> bool {
+        self.rows.has_bind(bind_id)
+    }
+
+    /// Sets the function that ends a bind at another node; set once.
+    pub(super) fn set_ending_at_nodes(&self, ending: EndingAtNode) {
+        self.ending_at_nodes.get_or_init(|| ending);
+    }
+
+    /// Has all other nodes that hold a bind end it. Returns false if the agent is at one of them, or if one does not
+    /// respond.
+    pub async fn end_abandoned_bind(&self, bind_id: &str) -> StoreResult<bool> {
+        let (id, own) = (bind_id.to_owned(), self.own_node().id);
+        let mut nodes = self.store.read(move |view| holding_nodes(view, &id)).await?;
+        nodes.retain(|node| *node != own);
+        let Some(ending) = self.ending_at_nodes.get() else { return Ok(nodes.is_empty()) };
+        let mut asked = JoinSet::new();
+        for node in nodes {
+            asked.spawn(ending(node, bind_id.to_owned()));
+        }
+        Ok(asked.join_all().await.into_iter().all(|is_ended| is_ended))
     }
 
     /// Announces a session.

@@ -83,6 +83,9 @@ pub struct BindAnswerExtra {
     /// The endpoint's id in the management API.
     #[serde(rename = "TunnelID", skip_serializing_if = "Option::is_none")]
     pub tunnel_id: Option<String>,
+    /// True if the address was that of another session, which is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub took_over: bool,
 }
 
 /// Registers a tunnel that the service routes to by its labels.

@@ -54,6 +54,8 @@ pub(super) mod kind {
     pub(in crate::cluster) const EPOCH: u32 = 0x106;
     /// A node says which of its tunnels have ended.
     pub(in crate::cluster) const ENDED: u32 = 0x107;
+    /// A node asks for the end of a bind whose agent is gone.
+    pub(in crate::cluster) const ABANDONED: u32 = 0x108;
 }
 
 /// A node says which one it is.

@@ -5,10 +5,12 @@
 //! is said, `serve` does what the other node asks for, and `target` is the other node, or a tunnel of its
 //! agents, as the gateway sees it; `routing` chooses among them. `ended` tells
 //! the others of tunnels that are gone before the database does, and `epochs` is for a node that has lost the
-//! database, and does not know what has become of its endpoints.
+//! database, and does not know what has become of its endpoints. `abandoned` ends the binds of an agent that is gone, for
+//! its successor.
 //!
 //! What one node asks another for is done there and not handed on, so that there is one hop at most.
 
+mod abandoned;
 mod absent;
 mod ended;
 mod epochs;
@@ -133,7 +135,11 @@ impl BoundPeerListener {
         let caps =
             ConnectionCaps { total: MAX_CONNECTIONS, per_address: MAX_CONNECTIONS, reserved: 0 };
         let limit = ConnectionLimit::new("nodes", caps, |_| false);
+        let cluster = services.cluster.clone();
         let linker = Arc::new(Linker::new(directory, authority, services)?);
+        if let Some(cluster) = cluster {
+            cluster.set_ending_at_nodes(abandoned::ending_at_nodes(Arc::downgrade(&linker)));
+        }
         let (accepting, shutdown) = (Arc::downgrade(&linker), Shutdown::default());
         let listener = Listener::serve(
             self.socket,

@@ -52,6 +52,7 @@ async fn answer_stream(linker: &Linker, mut stream: Stream) -> io::Result<()> {
         kind::EVENTS => services.send_events(stream).await?,
         kind::EPOCH => linker.send_epoch(stream).await?,
         kind::ENDED => linker.receive_ended_tunnels(stream).await?,
+        kind::ABANDONED => services.end_abandoned_bind(stream).await?,
         unknown => {
             tracing::debug!(kind = unknown, "another node asks for what is not known here");
             stream.reset(Code::CANCELLED);
