@@ -4,6 +4,7 @@ use std::fmt;
 
 use ginnel_api::mask;
 use ginnel_base::address::{AddressError, Host, WebUrl};
+use ginnel_net::proxy::ProxyTarget;
 
 use super::config_error::ConfigError;
 use super::options::{Api, ClientOptions};
@@ -58,8 +59,13 @@ impl BaseUrl {
     }
 
     /// The host.
-    pub(super) fn host_address(&self) -> &Host {
+    fn host_address(&self) -> &Host {
         self.url.host()
+    }
+
+    /// The place that a proxy has to lead to.
+    pub(super) fn proxy_target(&self) -> ProxyTarget<'_> {
+        ProxyTarget { host: self.host_address(), port: self.port(), is_tls: self.is_tls() }
     }
 
     /// The host without brackets.

@@ -13,7 +13,6 @@ use socket2::{Domain, Protocol, Type};
 
 use super::base_url::BaseUrl;
 use super::connection::{ApiConnection, TlsLayers};
-use super::proxy::{Proxy, ProxyError};
 use super::socket::{CancellableStream, ClientSocket, POLL_INTERVAL};
 use super::time_limit::TimeLimit;
 use super::tls::TlsPeer;
@@ -22,6 +21,7 @@ use super::{Api, Cause, ClientSettings};
 
 use ginnel_base::address::{Host, HostPort};
 use ginnel_base::logging::ignore;
+use ginnel_net::proxy::{Proxy, ProxyError};
 use ginnel_net::{DialRole, Reach, is_loopback_only, permit_address};
 
 /// What ends a wait early.
@@ -140,14 +140,14 @@ fn dial_through_proxy(
     let is_secure = origin.is_tls();
     let to_server = match &mut to_proxy {
         None => {
-            proxy.open_tunnel(&mut stream, origin, address).map_err(into_io)?;
+            proxy.open_tunnel(&mut stream, &origin.proxy_target(), address).map_err(into_io)?;
             is_secure
                 .then(|| shake_hands_over(server_handshake(settings), &mut stream))
                 .transpose()?
         }
         Some(tls) => {
             let mut stream = rustls::Stream::new(tls, &mut stream);
-            proxy.open_tunnel(&mut stream, origin, address).map_err(into_io)?;
+            proxy.open_tunnel(&mut stream, &origin.proxy_target(), address).map_err(into_io)?;
             is_secure
                 .then(|| shake_hands_over(server_handshake(settings), &mut stream))
                 .transpose()?
@@ -167,7 +167,7 @@ fn address_for(
     origin: &BaseUrl,
     context: &mut DialContext<'_>,
 ) -> io::Result<Option<IpAddr>> {
-    if !proxy.needs_address(origin) {
+    if !proxy.needs_address(&origin.proxy_target()) {
         return Ok(None);
     }
     let name_error = |source| ProxyError::Name { host: origin.host().to_owned(), source };

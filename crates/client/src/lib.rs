@@ -10,7 +10,7 @@
 //! What a call does is plain state, without I/O: `request.rs` makes its bytes, `attempts.rs` counts its
 //! attempts and decides what follows each, `pool.rs` knows the connections and who waits for one, and
 //! `http1` reads answers. `connection.rs` moves the bytes of one exchange, over TLS or not, and
-//! `dial.rs` opens connections, through a proxy (`proxy`) or not. Three drivers wait for that:
+//! `dial.rs` opens connections, through a proxy (`ginnel_net::proxy`) or not. Three drivers wait for that:
 //!
 //! - `blocking.rs` on the thread of the caller, with a socket's own time limits;
 //! - `reactor` on the thread of an event loop, which watches one descriptor for all calls;
@@ -25,7 +25,7 @@
 //! Both need a runtime that a blocking caller would have to drive and an event loop would have to be
 //! woken from. Measured in one run (`docs/benchmarks.md`), that is a third of a call with one thread and
 //! half of it with one call in flight on asyncio, and retries inside a pool are attempts that nobody
-//! counts. Proxies take 570 lines here (`proxy`). Where a runtime runs anyway, `ginnel_net::OutboundClient` uses reqwest:
+//! counts. Proxies take 570 lines (`ginnel_net::proxy`). Where a runtime runs anyway, `ginnel_net::OutboundClient` uses reqwest:
 //! for the requests of policies and logins, for ACME and event deliveries, and for the files of the `ngrok` command.
 //!
 //! # Invariants
@@ -79,9 +79,9 @@ pub use config_error::ConfigError;
 pub use error::{Cause, Error};
 pub use event::{CallEvent, CallEventKind, CallUpdate, EventFilter, Observer};
 pub use ginnel_net::loopback_only;
+pub use ginnel_net::proxy::ProxyError;
 pub use network::Task;
 pub use options::{Api, ClientCert, ClientOptions, OptionChanges};
-pub use proxy::ProxyError;
 #[cfg(unix)]
 pub use reactor::Reactor;
 pub use response::{ApiResponse, RecordedResponse, StatusError};

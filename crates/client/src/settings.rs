@@ -14,11 +14,12 @@ use super::base_url::{self, BaseUrl};
 use super::config_error::ConfigError;
 use super::headers::{self, SERVICE_VERSION, checked_headers, default_headers, header_value};
 use super::options::{Api, ClientCert, ClientOptions, OptionChanges};
-use super::proxy::Proxy;
+use super::proxy::choose_proxy;
 use super::query::{self, QueryParameter};
 use super::rate::RequestRateLimit;
 use super::redaction::RedactedValues;
 use super::tls::Roots;
+use ginnel_net::proxy::Proxy;
 
 const CLIENT_CERT_VARIABLE: &str = "GINNEL_CLIENT_CERT";
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,7 +78,7 @@ impl ClientSettings {
     /// Completes options from the environment and checks them.
     pub fn new(options: ClientOptions) -> Result<Self, ConfigError> {
         let origin = base_url::resolve_base_url(&options)?;
-        let proxy = Proxy::from_options(&options, &origin)?;
+        let proxy = choose_proxy(&options, &origin)?;
         let bundle = options.ca_bundle.clone().or_else(|| environment_path("GINNEL_CA_BUNDLE"));
         let roots = match &options.client_cert {
             Some(files) => Roots::from_files(bundle.as_ref(), Some(("client_cert", files)))?,
@@ -89,7 +90,8 @@ impl ClientSettings {
         };
         let api_key = api_key(&options)?;
         let mut own_headers = default_headers(&options, &origin, api_key.as_ref())?;
-        let absolute = proxy.as_ref().filter(|proxy| proxy.uses_absolute_form(&origin));
+        let absolute =
+            proxy.as_ref().filter(|proxy| proxy.uses_absolute_form(&origin.proxy_target()));
         if let Some(authorization) = absolute.and_then(Proxy::authorization) {
             own_headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
         }

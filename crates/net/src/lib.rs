@@ -9,7 +9,9 @@
 //! listeners and sockets that public traffic must not reach, [`Reach`] knows which addresses are public, `resets` copies
 //! bytes in both directions, [`tls`] has the TLS settings, and [`secret_file`] reads files with secrets.
 //!
-//! Without the feature `server` there are only the dialler and `resets`.
+//! [`proxy`] knows the proxy of a connection, and opens tunnels through it.
+//!
+//! Without the feature `server` there are only the dialler, `proxy` and `resets`.
 //!
 //! # Invariants
 //!
@@ -33,6 +35,7 @@ mod outbound_client;
 pub mod private;
 #[cfg(feature = "server")]
 mod private_sockets;
+pub mod proxy;
 #[cfg(feature = "server")]
 mod proxy_header;
 mod reach;

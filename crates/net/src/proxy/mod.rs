@@ -1,4 +1,4 @@
-//! Which proxy requests go through, and what it is asked for before they do.
+//! Which proxy connections go through, and what it is asked for before they do.
 //!
 //! An HTTP proxy carries requests to an origin without TLS as they are, with the whole address in the
 //! request line. Everything else goes through a tunnel that the proxy opens first: with CONNECT
@@ -20,15 +20,37 @@ use http::Uri;
 use http::header::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 
-use super::base_url::BaseUrl;
-use super::config_error::ConfigError;
-use super::options::ClientOptions;
+use ginnel_base::address::Host;
+
 use address::{ProxyAddress, ProxyScheme};
 use exempt::is_exempt;
 
-/// The proxy that requests go through.
+/// The proxy that connections go through.
 #[derive(Clone)]
-pub(super) struct Proxy(Arc<ProxyAddress>);
+pub struct Proxy(Arc<ProxyAddress>);
+
+/// What a proxy leads to.
+#[derive(Debug, Clone, Copy)]
+pub struct ProxyTarget<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The port.
+    pub port: u16,
+    /// True if TLS is spoken there.
+    pub is_tls: bool,
+}
+
+/// The address of a proxy that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{option}={value}: {problem}")]
+pub struct ProxyConfigError {
+    /// The name of the option, or of the variable of the environment.
+    pub option: &'static str,
+    /// The value, quoted and without its login.
+    pub value: String,
+    /// What is wrong with it, and the forms that can be used.
+    pub problem: String,
+}
 
 /// Why a proxy opened no tunnel. The request behind it was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -88,34 +110,25 @@ impl From<io::Error> for ProxyError {
 }
 
 impl Proxy {
-    /// The user's proxy; else the environment's or the system's, for other machines only.
+    /// The proxy that the environment names for a target; else the system's.
     ///
     /// # Errors
-    /// When the address is not that of a proxy that can be used; the message names the option or the
-    /// variable. An address that cannot be used never means a direct connection.
-    pub(super) fn from_options(
-        options: &ClientOptions,
-        origin: &BaseUrl,
-    ) -> Result<Option<Self>, ConfigError> {
-        if let Some(address) = &options.proxy {
-            return Self::parse("proxy", address).map(Some);
-        }
-        if options.ignore_environment || origin.is_loopback() {
-            return Ok(None);
-        }
-        Self::from_environment(origin, |name| {
+    /// When the address is not that of a proxy that can be used; the message names the variable. An address that cannot be
+    /// used never means a direct connection.
+    pub fn from_environment(target: &ProxyTarget<'_>) -> Result<Option<Self>, ProxyConfigError> {
+        Self::from_variables(target, |name| {
             std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
         })
     }
 
-    /// The proxy that the environment names; else the system's. As with curl and Python, names in lower
-    /// case go first, and an empty variable is none.
-    fn from_environment(
-        origin: &BaseUrl,
+    /// The same with these variables. As with curl and Python, names in lower case go first, and an empty variable is
+    /// none.
+    fn from_variables(
+        target: &ProxyTarget<'_>,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, ConfigError> {
+    ) -> Result<Option<Self>, ProxyConfigError> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let names: [&'static str; 4] = match origin.is_tls() {
+        let names: [&'static str; 4] = match target.is_tls {
             true => ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
             false => ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
         };
@@ -124,19 +137,21 @@ impl Proxy {
         let mut names = names.iter().filter(|name| !(is_cgi && **name == "HTTP_PROXY"));
         let exempt = variable("no_proxy").or_else(|| variable("NO_PROXY")).unwrap_or_default();
         match names.find_map(|name| Some((*name, variable(name)?))) {
-            Some(_) if is_exempt(origin, &exempt) => Ok(None),
+            Some(_) if is_exempt(target, &exempt) => Ok(None),
             Some((name, address)) => Self::parse(name, &address).map(Some),
-            None => Self::from_system(origin),
+            None => Self::from_system(target),
         }
     }
 
     /// The proxy in the settings of macOS or Windows.
-    fn from_system(origin: &BaseUrl) -> Result<Option<Self>, ConfigError> {
+    fn from_system(target: &ProxyTarget<'_>) -> Result<Option<Self>, ProxyConfigError> {
         // Elsewhere there is only the environment, which was looked at.
         if !cfg!(any(target_os = "macos", windows)) {
             return Ok(None);
         }
-        let Ok(uri) = Uri::try_from(origin.to_string()) else { return Ok(None) };
+        let scheme = if target.is_tls { "https" } else { "http" };
+        let address = format!("{scheme}://{}:{}", target.host, target.port);
+        let Ok(uri) = Uri::try_from(address) else { return Ok(None) };
         let Some(found) = Matcher::from_system().intercept(&uri) else { return Ok(None) };
         let mut address = ProxyAddress::parse("the system's proxy", &found.uri().to_string())?;
         address.authorization = found.basic_auth().cloned();
@@ -145,39 +160,43 @@ impl Proxy {
         Ok(Some(Self(Arc::new(address))))
     }
 
-    fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
+    /// Parses the address of a proxy that `option` gave.
+    ///
+    /// # Errors
+    /// When it is not that of a proxy that can be used.
+    pub fn parse(option: &'static str, address: &str) -> Result<Self, ProxyConfigError> {
         Ok(Self(Arc::new(ProxyAddress::parse(option, address)?)))
     }
 
     /// The proxy's host, without brackets.
-    pub(super) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         &self.0.host_text
     }
 
     /// The proxy's port, also where its address leaves it out.
-    pub(super) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.0.port
     }
 
     /// True when the proxy itself is spoken to over TLS.
-    pub(super) fn is_tls(&self) -> bool {
+    pub fn is_tls(&self) -> bool {
         self.0.scheme == ProxyScheme::Https
     }
 
     /// True when requests are sent to the proxy with the whole address in the request line.
-    pub(super) fn uses_absolute_form(&self, origin: &BaseUrl) -> bool {
-        !self.0.scheme.is_socks() && !origin.is_tls()
+    pub fn uses_absolute_form(&self, target: &ProxyTarget<'_>) -> bool {
+        !self.0.scheme.is_socks() && !target.is_tls
     }
 
     /// The value of `Proxy-Authorization`, for requests in absolute form. Inside a tunnel it has no
     /// place: the origin would read it.
-    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
+    pub fn authorization(&self) -> Option<&HeaderValue> {
         self.0.authorization.as_ref()
     }
 
     /// True when the origin's name is to be resolved here, and not by the proxy.
-    pub(super) fn needs_address(&self, origin: &BaseUrl) -> bool {
-        self.0.scheme == ProxyScheme::Socks5 && origin.host().parse::<IpAddr>().is_err()
+    pub fn needs_address(&self, target: &ProxyTarget<'_>) -> bool {
+        self.0.scheme == ProxyScheme::Socks5 && target.host.ip().is_none()
     }
 
     /// Asks the proxy for a connection to the origin, at its address where [`Proxy::needs_address`];
@@ -186,21 +205,21 @@ impl Proxy {
     ///
     /// # Errors
     /// When the proxy refuses, breaks off, or is none. Errors of the stream come through as they are.
-    pub(super) fn open_tunnel(
+    pub fn open_tunnel(
         &self,
         stream: &mut (impl Read + Write),
-        origin: &BaseUrl,
+        target: &ProxyTarget<'_>,
         address: Option<IpAddr>,
     ) -> Result<(), ProxyError> {
-        if self.uses_absolute_form(origin) {
+        if self.uses_absolute_form(target) {
             return Ok(());
         }
-        let address = address.or_else(|| origin.host().parse().ok());
-        let target =
-            address.map_or_else(|| TunnelTarget::Name(origin.host()), TunnelTarget::Address);
+        let (name, port) = (target.host.unbracketed(), target.port);
+        let address = address.or_else(|| target.host.ip());
+        let destination = address.map_or_else(|| TunnelTarget::Name(&name), TunnelTarget::Address);
         match self.0.scheme.is_socks() {
-            true => socks::open_tunnel(stream, &target, origin.port(), self.0.login.as_ref()),
-            false => connect::open_tunnel(stream, &target, origin.port(), self.authorization()),
+            true => socks::open_tunnel(stream, &destination, port, self.0.login.as_ref()),
+            false => connect::open_tunnel(stream, &destination, port, self.authorization()),
         }
     }
 }

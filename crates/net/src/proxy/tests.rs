@@ -7,8 +7,27 @@ use super::*;
 
 const ORIGIN: &str = "https://api.example.test";
 
-fn origin(address: &str) -> BaseUrl {
-    BaseUrl::parse(address).unwrap()
+/// A target of its own.
+struct Origin {
+    host: Host,
+    port: u16,
+    is_tls: bool,
+}
+
+impl Origin {
+    fn target(&self) -> ProxyTarget<'_> {
+        ProxyTarget { host: &self.host, port: self.port, is_tls: self.is_tls }
+    }
+}
+
+fn origin(address: &str) -> Origin {
+    let (scheme, rest) = address.split_once("://").unwrap();
+    let (is_tls, place) = (scheme == "https", rest.split('/').next().unwrap());
+    let (host, port) = match place.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+        Some((host, port)) => (host, port.parse().unwrap()),
+        None => (place, if is_tls { 443 } else { 80 }),
+    };
+    Origin { host: Host::parse(host).unwrap(), port, is_tls }
 }
 
 fn proxy(address: &str) -> Proxy {
@@ -60,7 +79,7 @@ fn open(
     steps: Vec<(usize, Vec<u8>)>,
 ) -> (Result<(), ProxyError>, Vec<u8>) {
     let (mut client, served) = Stub { steps, closes: true }.start();
-    let outcome = proxy(address).open_tunnel(&mut client, &origin(target), None);
+    let outcome = proxy(address).open_tunnel(&mut client, &origin(target).target(), None);
     drop(client);
     (outcome, served.join().unwrap())
 }
@@ -206,8 +225,8 @@ fn only_http_proxies_see_whole_addresses_and_only_of_origins_without_tls() {
     for (address, absolute) in
         [("http://p", true), ("https://p", true), ("socks5://p", false), ("socks5h://p", false)]
     {
-        assert_eq!(proxy(address).uses_absolute_form(&plain), absolute, "{address}");
-        assert!(!proxy(address).uses_absolute_form(&tls), "{address}");
+        assert_eq!(proxy(address).uses_absolute_form(&plain.target()), absolute, "{address}");
+        assert!(!proxy(address).uses_absolute_form(&tls.target()), "{address}");
     }
     let nothing = open("http://proxy", "http://api.example.test", vec![]);
     assert!(nothing.0.is_ok() && nothing.1.is_empty());
@@ -216,9 +235,12 @@ fn only_http_proxies_see_whole_addresses_and_only_of_origins_without_tls() {
 /// An origin, variables, and the proxy that they lead to.
 type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>);
 
-fn in_environment(target: &str, variables: &[(&str, &str)]) -> Result<Option<String>, ConfigError> {
+fn in_environment(
+    target: &str,
+    variables: &[(&str, &str)],
+) -> Result<Option<String>, ProxyConfigError> {
     let variables: HashMap<_, _> = variables.iter().copied().collect();
-    let chosen = Proxy::from_environment(&origin(target), |name| {
+    let chosen = Proxy::from_variables(&origin(target).target(), |name| {
         variables.get(name).map(|value| (*value).to_owned())
     });
     Ok(chosen?.map(|proxy| proxy.0.to_string()))
@@ -340,17 +362,6 @@ fn no_proxy_exempts_hosts_domains_and_networks() {
 }
 
 #[test]
-fn this_machine_is_reached_directly_unless_the_user_says_otherwise() {
-    let options =
-        ClientOptions { proxy: Some("socks5://a".to_owned()), ..ClientOptions::default() };
-    for target in ["http://127.0.0.1:4040", "http://localhost", "http://[::1]"] {
-        let origin = origin(target);
-        assert!(Proxy::from_options(&ClientOptions::default(), &origin).unwrap().is_none());
-        assert!(Proxy::from_options(&options, &origin).unwrap().is_some());
-    }
-}
-
-#[test]
 fn connect_names_the_origin_and_logs_in() {
     let login = "proxy-authorization: Basic dXNlcjpwdw==\r\n";
     for (address, target, host, login) in [
@@ -395,7 +406,7 @@ fn nothing_behind_an_answer_is_taken() {
         ("socks5h://proxy", vec![(3, b"\x05\x00".to_vec()), (23, socks)]),
     ] {
         let (mut client, served) = Stub { steps, closes: true }.start();
-        proxy(address).open_tunnel(&mut client, &origin(ORIGIN), None).unwrap();
+        proxy(address).open_tunnel(&mut client, &origin(ORIGIN).target(), None).unwrap();
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, follows);
@@ -487,7 +498,8 @@ fn a_head_without_an_end_is_given_up() {
 fn what_the_stream_says_comes_through() {
     let (mut client, served) = Stub { steps: vec![], closes: false }.start();
     client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let error = proxy("http://proxy").open_tunnel(&mut client, &origin(ORIGIN), None).unwrap_err();
+    let error =
+        proxy("http://proxy").open_tunnel(&mut client, &origin(ORIGIN).target(), None).unwrap_err();
     let ProxyError::Io(error) = error else { panic!("{error}") };
     assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
     drop(client);
@@ -522,17 +534,17 @@ fn socks_asks_by_name_or_by_address() {
 #[test]
 fn socks5_resolves_here_and_socks5h_at_the_proxy() {
     let local = origin("https://localhost:444");
-    assert!(proxy("socks5://proxy").needs_address(&local));
+    assert!(proxy("socks5://proxy").needs_address(&local.target()));
     for address in ["socks5h://proxy", "http://proxy"] {
-        assert!(!proxy(address).needs_address(&local), "{address}");
+        assert!(!proxy(address).needs_address(&local.target()), "{address}");
     }
-    assert!(!proxy("socks5://proxy").needs_address(&origin("https://[::1]")));
+    assert!(!proxy("socks5://proxy").needs_address(&origin("https://[::1]").target()));
 
     let done = b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00".to_vec();
     let steps = vec![(3, b"\x05\x00".to_vec()), (10, done)];
     let (mut client, served) = Stub { steps, closes: true }.start();
     let address = Some(IpAddr::from([192, 0, 2, 7]));
-    proxy("socks5://proxy").open_tunnel(&mut client, &local, address).unwrap();
+    proxy("socks5://proxy").open_tunnel(&mut client, &local.target(), address).unwrap();
     drop(client);
     assert!(served.join().unwrap().ends_with(b"\x05\x01\x00\x01\xc0\x00\x02\x07\x01\xbc"));
 }
@@ -625,11 +637,4 @@ fn what_is_no_socks_is_told() {
         let error = socks("socks5h://proxy", &[greeting]).unwrap_err();
         assert!(matches!(error, ProxyError::Closed), "{error}");
     }
-}
-
-#[test]
-fn a_name_that_socks_cannot_carry_is_refused_before_a_proxy_is_asked() {
-    let long = format!("https://{}.test", ["a".repeat(60).as_str(); 5].join("."));
-    let refused = BaseUrl::parse(&long).unwrap_err().to_string();
-    assert!(refused.contains("a name at most 253"), "{refused}");
 }

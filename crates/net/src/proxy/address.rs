@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use ginnel_api::mask;
 use ginnel_base::address::{AddressError, Host, parse_port};
 
-use crate::config_error::ConfigError;
+use super::ProxyConfigError;
 
 /// How long user name and password of SOCKS5 may be, in bytes (RFC 1929).
 const MAX_LOGIN_BYTES: usize = 255;
@@ -82,11 +82,11 @@ impl ProxyScheme {
 
 impl ProxyAddress {
     /// Reads an address that `option` gave. Without a scheme it is that of an HTTP proxy, as for curl.
-    pub(super) fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
+    pub(super) fn parse(option: &'static str, address: &str) -> Result<Self, ProxyConfigError> {
         let parsed = parse_address(address.trim());
         parsed.map_err(|problem| {
-            let shown = format!("{:?}", mask::login(address));
-            ConfigError::invalid_value(option, shown, format!("{problem}; {FORM}"))
+            let value = format!("{:?}", mask::login(address));
+            ProxyConfigError { option, value, problem: format!("{problem}; {FORM}") }
         })
     }
 }
