@@ -1,8 +1,7 @@
-"""Addresses of agents that were killed, are stopped, or are alive, for other agents of the account."""
+"""Addresses of agents that were killed, stopped, or are alive, for others of the account."""
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -84,10 +83,12 @@ def service() -> Iterator[ginnel.Service]:
 
 def visit(service: ginnel.Service, host: str) -> int:
     request = urllib.request.Request(str(service.http_url), headers={"Host": host})
-    with contextlib.suppress(urllib.error.HTTPError):
+    try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return int(answer.status)
-    return 0
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 @pytest.mark.parametrize("kind", ["http", "tcp"])

@@ -15,7 +15,7 @@ pub fn open_closed_streams() {
         let opened = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
         // Another thread may have taken the number of the stream meanwhile.
         if opened > libc::STDERR_FILENO {
-            // SAFETY: the descriptor was opened above, and nothing else knows it.
+            // SAFETY: this function has opened the descriptor and is its only owner.
             unsafe { libc::close(opened) };
         }
     }

@@ -54,7 +54,7 @@ fn unknown_option(name: &str) -> CliError {
 
 /// The dashes of an argument.
 enum Dashes {
-    /// The argument is right, or clap reports what is wrong.
+    /// The argument is right, or clap reports the problem.
     AsWritten,
     /// The argument is a word of this name with one dash.
     OneOfTwo(String),

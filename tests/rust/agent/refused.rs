@@ -115,7 +115,7 @@ async fn answer(
                     id: "bind".to_owned(),
                     url: "http://web.example.test".to_owned(),
                     proto: "http".to_owned(),
-                    extra: BindAnswerExtra { token: "token".into(), tunnel_id: None },
+                    extra: BindAnswerExtra { token: "token".into(), ..BindAnswerExtra::default() },
                     error: error(said.to_bind),
                     ..BindAnswer::default()
                 };

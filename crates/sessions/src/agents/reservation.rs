@@ -50,7 +50,7 @@ pub enum FoundReservation {
     Own(Reservation),
     /// Another session of the account has taken the address over.
     TakenOver(Reservation),
-    /// There is none of the account.
+    /// The account has no such reservation.
     Unknown,
 }
 
@@ -129,7 +129,7 @@ impl Reservation {
     ) -> StoreResult<HoldResult> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
-            // Of two sessions that take an address over at the same time, on two nodes, one gets it.
+            // Two sessions may take an address over at the same time, on two nodes: only the first one gets it.
             let known = change.find_document::<Self>(&self.id)?.map(|kept| kept.token);
             if known.is_some_and(|known| known != self.token && Some(&known) != replaced.as_ref()) {
                 return Ok(HoldResult::Taken);

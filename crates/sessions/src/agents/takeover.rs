@@ -3,8 +3,9 @@
 //! A killed agent leaves its addresses behind. A session of the same account that asks for one gets it at once if the
 //! connection of the former session is closed. Otherwise, the former session has to send something within
 //! [`MAX_SILENCE`]; a heartbeat asks it to. The bind keeps its identifier and gets another token, so that the former
-//! agent is refused when it comes back with what it knows.
+//! agent is refused when it comes back with the old one.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ginnel_gateway::{EndpointSpec, PublicEndpoint};
@@ -61,7 +62,8 @@ pub struct EndedHolder {
 
 impl From<Reservation> for AddressHolder {
     fn from(kept: Reservation) -> Self {
-        let port = kept.addr.as_deref().and_then(|addr| addr.rsplit_once(':')?.1.parse().ok());
+        let addr = kept.addr.as_deref().and_then(|addr| addr.parse::<SocketAddr>().ok());
+        let port = addr.map(|addr| addr.port());
         let Reservation { id: bind_id, owner_id, host, addr, .. } = kept;
         Self { bind_id, owner_id, host, addr, port }
     }
