@@ -39,6 +39,7 @@ struct AgentArguments {
     authtoken: String,
     ca_pem: Option<String>,
     ca_path: Option<PathBuf>,
+    proxy_url: Option<String>,
     web_addr: Option<String>,
     web_allow_hosts: Vec<String>,
     unix_socket_roots: Vec<PathBuf>,
@@ -73,6 +74,7 @@ impl AgentArguments {
         let server_addrs = self.server_addrs.iter();
         let server_addrs = server_addrs.map(|it| address("server_addr", it, HostPort::parse(it)));
         options.server_addrs = server_addrs.collect::<Result<_, _>>()?;
+        options.proxy_url = self.proxy_url.map(Secret);
         options.web_addr = match self.web_addr {
             None => WebAddress::Off,
             Some(text) if text.is_empty() => WebAddress::Default,

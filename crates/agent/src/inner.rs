@@ -19,6 +19,7 @@ use super::options::AgentOptions;
 use super::protobuf::ProtoFiles;
 use super::relay::ForbiddenAddresses;
 use super::replay_schedules::ScheduleRegistry;
+use super::session::ServiceProxies;
 use super::session_state::{SessionState, SharedSessionHistory};
 use super::tunnels::Tunnels;
 use super::unix_sockets::UnixSocketRoots;
@@ -27,6 +28,8 @@ use super::unix_sockets::UnixSocketRoots;
 pub struct AgentInner {
     pub(super) options: AgentOptions,
     pub(super) tls: Arc<ClientConfig>,
+    /// The proxies on the way to the service.
+    pub(super) proxies: ServiceProxies,
     pub(super) captures: Arc<CaptureStore>,
     /// Where the service says which rules acted on a request; none where it is not asked.
     pub(super) rules_header: Option<HeaderName>,

@@ -119,6 +119,7 @@ impl Agent {
             replay_schedules: replay_schedules::ScheduleRegistry::default(),
             options,
             tls: parts.tls,
+            proxies: parts.proxies,
             proto_files: protobuf::ProtoFiles::default(),
             requests: RequestCounts::default(),
             tunnels: Tunnels::default(),

@@ -1,12 +1,12 @@
 //! The nodes that the agent's sessions lead to: no two to the same.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use ginnel_base::logging::ignore;
 
+use crate::session::ServicePlace;
 use crate::slot::{PerSlot, SessionSlot};
 
 /// Which session leads where, from its login until its end.
@@ -18,7 +18,7 @@ pub(crate) struct NodeClaims(watch::Sender<PerSlot<Option<NodeClaim>>>);
 pub(crate) struct NodeClaim {
     /// None where the service has no nodes; nothing stands beside such a session.
     pub node: Option<Arc<str>>,
-    pub address: SocketAddr,
+    pub place: ServicePlace,
 }
 
 /// A claim that ends when this is dropped.
@@ -76,7 +76,7 @@ mod tests {
 
     fn leads_to(node: &str) -> NodeClaim {
         let node = Some(node).filter(|node| !node.is_empty()).map(Arc::from);
-        NodeClaim { node, address: "127.0.0.1:1".parse().unwrap() }
+        NodeClaim { node, place: ServicePlace::Direct("127.0.0.1:1".parse().unwrap()) }
     }
 
     #[test]

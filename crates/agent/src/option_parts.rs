@@ -10,6 +10,7 @@ use super::Error;
 use super::hosts::AllowedHosts;
 use super::intercept::Interceptors;
 use super::options::AgentOptions;
+use super::session::ServiceProxies;
 use super::unix_sockets::UnixSocketRoots;
 
 /// Maximum length of an authtoken. A login has room for little more.
@@ -18,6 +19,7 @@ const MAX_AUTHTOKEN_BYTES: usize = 4096;
 /// The parts of an agent that depend only on its options.
 pub(super) struct OptionParts {
     pub tls: Arc<ClientConfig>,
+    pub proxies: ServiceProxies,
     pub web_hosts: AllowedHosts,
     pub replay_hosts: AllowedHosts,
     pub socket_roots: UnixSocketRoots,
@@ -34,21 +36,23 @@ impl OptionParts {
         collect_problem(&mut problems, check_authtoken(options));
         collect_problem(&mut problems, check_metadata(options));
         let tls = collect_problem(&mut problems, options.trust.client_config());
+        let proxies = collect_problem(&mut problems, service_proxies(options));
         let web_hosts = allowed_hosts("web_allow_hosts", &options.web_allow_hosts);
         let web_hosts = collect_problem(&mut problems, web_hosts);
         let replay_hosts = allowed_hosts("replay_allow_hosts", &options.replay_allow_hosts);
         let replay_hosts = collect_problem(&mut problems, replay_hosts);
         let socket_roots = collect_problem(&mut problems, socket_roots(options));
         let interceptors = collect_problem(&mut problems, build_interceptors(options));
-        match (tls, web_hosts, replay_hosts, socket_roots, interceptors) {
+        match (tls, proxies, web_hosts, replay_hosts, socket_roots, interceptors) {
             (
                 Some(tls),
+                Some(proxies),
                 Some(web_hosts),
                 Some(replay_hosts),
                 Some(socket_roots),
                 Some(interceptors),
             ) if problems.is_empty() => {
-                Ok(Self { tls, web_hosts, replay_hosts, socket_roots, interceptors })
+                Ok(Self { tls, proxies, web_hosts, replay_hosts, socket_roots, interceptors })
             }
             _ => Err(problems),
         }
@@ -66,6 +70,13 @@ fn check_authtoken(options: &AgentOptions) -> Result<(), Error> {
     }
     let problem = format!("is longer than {MAX_AUTHTOKEN_BYTES} bytes");
     Err(Error::Option { option: "authtoken".to_owned(), problem })
+}
+
+fn service_proxies(options: &AgentOptions) -> Result<ServiceProxies, Error> {
+    ServiceProxies::from_option(options.proxy_url.as_ref()).map_err(|error| Error::Option {
+        option: error.option.to_owned(),
+        problem: format!("{} {}", error.value, error.problem),
+    })
 }
 
 /// A service refuses the login of an agent with more.

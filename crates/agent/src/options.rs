@@ -21,6 +21,8 @@ pub struct AgentOptions {
     pub server_addrs: Vec<HostPort>,
     /// Whose certificate the service may show.
     pub trust: Trust,
+    /// The proxy on the way to the service, with its login. Without it, the environment decides.
+    pub proxy_url: Option<Secret>,
     /// What the service knows the agent by.
     pub authtoken: Secret,
     /// Free text that the management API shows.
@@ -86,6 +88,7 @@ impl AgentOptions {
         Self {
             server_addrs: server_addr.into().into_iter().collect(),
             trust,
+            proxy_url: None,
             authtoken,
             metadata: String::new(),
             web_addr: WebAddress::Default,

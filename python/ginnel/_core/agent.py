@@ -32,6 +32,7 @@ class Agent(InProcess):
         server_addr: str | Sequence[str] | None = None,
         authtoken: str | None = None,
         ca: str | PathLike[str] | None = None,
+        proxy_url: str | None = None,
         web_addr: str | None = "127.0.0.1:0",
         web_allow_hosts: Sequence[str] = (),
         unix_socket_roots: Sequence[str | PathLike[str]] = (),
@@ -55,6 +56,8 @@ class Agent(InProcess):
                 of a cluster.
             authtoken: The authtoken for that service; default: `GINNEL_AUTHTOKEN`.
             ca: A PEM file of the certificates to trust instead of the system's.
+            proxy_url: Proxy on the way to the service, `scheme://[user:password@]host[:port]`; default:
+                `https_proxy` or `all_proxy`, unless `no_proxy` exempts the service.
             web_addr: Where the agent API listens, `host:port`; port 0 picks a free port; ""
                 is 127.0.0.1:4040 or one of the nine ports after it; None switches it off.
             web_allow_hosts: Hosts that the agent API answers to beside those of this machine: an
@@ -107,6 +110,7 @@ class Agent(InProcess):
                 "authtoken": authtoken,
                 "ca_pem": pem,
                 "ca_path": ca,
+                "proxy_url": proxy_url,
                 "web_addr": web_addr,
                 "web_allow_hosts": list(web_allow_hosts),
                 "unix_socket_roots": list(unix_socket_roots),

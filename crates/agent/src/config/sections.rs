@@ -72,6 +72,12 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
         .with_alias("connect_cas")
         .when_unset("the system's"),
         row!(
+            options.proxy_url: Option<Secret>, "proxy_url", "URL",
+            "Proxy on the way to the service: http, https, socks5 or socks5h://[user:password@]host[:port]"
+        )
+        .without_flag()
+        .when_unset("that of `https_proxy` or `all_proxy`, unless `no_proxy` exempts the service"),
+        row!(
             api_key: Option<Secret>, "api_key", "KEY",
             "Read and not used: commands take keys from `GINNEL_API_KEY` or a file"
         )
@@ -193,7 +199,6 @@ pub const WITHOUT_EFFECT: SettingSection<AgentConfig> = SettingSection {
     title: "Without effect",
     groups: &[&[
         unused!("console_ui_color"),
-        unused!("proxy_url"),
         unused!("dns_resolver_ips"),
         unused!("connect_interface"),
         unused!("crl_noverify"),

@@ -12,7 +12,10 @@ use tokio::time::timeout;
 
 use ginnel_base::address::HostPort;
 use ginnel_base::random_fraction;
+use ginnel_net::proxy::Proxy;
 use ginnel_net::resolve_host;
+
+use super::proxies::{ServicePlace, ServiceProxies};
 
 /// The shortest and the longest rest of an address that leads to the node of the other session.
 const MIN_REST: Duration = Duration::from_secs(1);
@@ -32,17 +35,18 @@ pub(super) struct AddressBook {
 }
 
 /// What to connect to.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextAddress {
     /// One of these, which the name resolves to; the first one that accepts.
     Try { name: HostPort, addresses: Vec<SocketAddr> },
+    /// The name, through a proxy.
+    TryThrough { name: HostPort, proxy: Proxy },
     /// Nothing before this time.
     Rest(Instant),
 }
 
 #[derive(Debug)]
 struct RestingAddress {
-    address: SocketAddr,
+    place: ServicePlace,
     times: u32,
     until: Instant,
 }
@@ -61,13 +65,22 @@ impl AddressBook {
     /// With the name that cannot be resolved, and why.
     pub async fn next(
         &mut self,
-        occupied: Option<SocketAddr>,
+        proxies: &ServiceProxies,
+        occupied: Option<&ServicePlace>,
         now: Instant,
         limit: Duration,
     ) -> Result<NextAddress, (HostPort, io::Error)> {
         for _ in 0..self.names.len() {
             let round = self.rounds;
             let Some(name) = self.next_name() else { break };
+            match proxies.find(&name) {
+                Err(error) => return Err((name, io::Error::other(error))),
+                Ok(Some(_)) if self.is_resting(&ServicePlace::Proxied(name.clone()), now) => {
+                    continue;
+                }
+                Ok(Some(proxy)) => return Ok(NextAddress::TryThrough { name, proxy }),
+                Ok(None) => {}
+            }
             let resolved = match timeout(limit, resolve_host(&name)).await {
                 Ok(Ok(resolved)) => resolved,
                 Ok(Err(error)) => return Err((name, error)),
@@ -94,14 +107,14 @@ impl AddressBook {
     }
 
     /// Notes that an address leads to the node of the other session, which may be the only node.
-    pub fn rest_address(&mut self, address: SocketAddr, now: Instant, is_only: bool) {
-        let found = self.resting.iter_mut().find(|it| is_same(it.address, address));
+    pub fn rest_address(&mut self, place: ServicePlace, now: Instant, is_only: bool) {
+        let found = self.resting.iter_mut().find(|it| it.place.is_same(&place));
         let times = found.as_ref().map_or(0, |resting| resting.times + 1);
         let longest = if is_only { ONLY_NODE_REST } else { rest_duration(times) };
         let until = now + jitter_duration(longest);
         match found {
             Some(resting) => (resting.times, resting.until) = (times, until),
-            None => self.resting.push(RestingAddress { address, times, until }),
+            None => self.resting.push(RestingAddress { place, times, until }),
         }
     }
 
@@ -124,23 +137,20 @@ impl AddressBook {
         &self,
         round: usize,
         mut resolved: Vec<SocketAddr>,
-        occupied: Option<SocketAddr>,
+        occupied: Option<&ServicePlace>,
         now: Instant,
     ) -> Vec<SocketAddr> {
         let begin = round.checked_rem(resolved.len()).unwrap_or(0);
         resolved.rotate_left(begin);
-        let rests = |address: &SocketAddr| {
-            self.resting.iter().any(|it| is_same(it.address, *address) && it.until > now)
-        };
-        resolved.retain(|address| !rests(address));
-        resolved.sort_by_key(|address| occupied.is_some_and(|other| is_same(other, *address)));
+        resolved.retain(|address| !self.is_resting(&(*address).into(), now));
+        let is_occupied = |place: &ServicePlace| occupied.is_some_and(|it| it.is_same(place));
+        resolved.sort_by_key(|address| is_occupied(&(*address).into()));
         resolved
     }
-}
 
-/// Whether two addresses are one; a resolver may add a scope.
-fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
-    (one.ip(), one.port()) == (other.ip(), other.port())
+    fn is_resting(&self, place: &ServicePlace, now: Instant) -> bool {
+        self.resting.iter().any(|resting| resting.until > now && resting.place.is_same(place))
+    }
 }
 
 /// How long an address rests at most that has rested so many times before.
@@ -156,6 +166,8 @@ fn jitter_duration(longest: Duration) -> Duration {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use ginnel_api::Secret;
+
     use super::*;
 
     fn address(text: &str) -> SocketAddr {
@@ -167,8 +179,11 @@ mod tests {
     }
 
     async fn tried(book: &mut AddressBook, occupied: Option<SocketAddr>, now: Instant) -> String {
-        match book.next(occupied, now, MIN_REST).await.unwrap() {
+        let occupied = occupied.map(ServicePlace::from);
+        let proxies = ServiceProxies::default();
+        match book.next(&proxies, occupied.as_ref(), now, MIN_REST).await.unwrap() {
             NextAddress::Try { name, .. } => name.to_string(),
+            NextAddress::TryThrough { name, .. } => format!("proxy {name}"),
             NextAddress::Rest(until) => format!("{:?}", until.duration_since(now)),
         }
     }
@@ -191,7 +206,7 @@ mod tests {
 
         let mut rests = Vec::new();
         for _ in 0..9 {
-            book.rest_address(first, now, false);
+            book.rest_address(first.into(), now, false);
             rests.push(book.resting[0].until.duration_since(now));
         }
         assert!(rests.iter().all(|rest| (MIN_REST..=MAX_REST).contains(rest)), "{rests:?}");
@@ -199,34 +214,57 @@ mod tests {
 
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2");
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:2", "the other one rests");
-        book.rest_address(address("127.0.0.1:2"), now, false);
+        book.rest_address(address("127.0.0.1:2").into(), now, false);
         let until = book.resting[1].until;
-        assert_eq!(book.next(None, now, MIN_REST).await.unwrap(), NextAddress::Rest(until));
+        assert_eq!(tried(&mut book, None, now).await, format!("{:?}", until.duration_since(now)));
         assert_eq!(tried(&mut book, None, until).await, "127.0.0.1:2");
         book.wake_addresses();
         assert_eq!(tried(&mut book, None, now).await, "127.0.0.1:1");
-        book.rest_address(first, now, true);
+        book.rest_address(first.into(), now, true);
         assert!(book.resting[0].until >= now + ONLY_NODE_REST / 2, "nobody else is there");
     }
 
     #[tokio::test]
     async fn an_address_that_no_name_leads_to_any_more_is_not_waited_for() {
         let (now, mut book) = (Instant::now(), book(&["127.0.0.1:1"], 0));
-        book.rest_address(address("127.0.0.9:1"), now, false);
+        book.rest_address(address("127.0.0.9:1").into(), now, false);
         let later = now + MAX_REST;
-        book.rest_address(address("127.0.0.1:1"), later, false);
+        book.rest_address(address("127.0.0.1:1").into(), later, false);
         let until = book.resting[1].until;
 
-        assert_eq!(book.next(None, later, MIN_REST).await.unwrap(), NextAddress::Rest(until));
+        assert_eq!(
+            tried(&mut book, None, later).await,
+            format!("{:?}", until.duration_since(later))
+        );
         assert!(until > later && book.resting.len() == 1);
+    }
+
+    #[tokio::test]
+    async fn a_name_behind_a_proxy_is_not_resolved_and_rests_as_addresses_do() {
+        let proxies = ServiceProxies::from_option(Some(&Secret("proxy.test:1".into()))).unwrap();
+        let (now, mut book) = (Instant::now(), book(&["a.invalid:1", "b.invalid:2"], 0));
+
+        let mut tried = Vec::new();
+        for _ in 0..3 {
+            match book.next(&proxies, None, now, MIN_REST).await.unwrap() {
+                NextAddress::TryThrough { name, .. } => tried.push(name.to_string()),
+                NextAddress::Try { .. } | NextAddress::Rest(_) => tried.push("other".to_owned()),
+            }
+            let place = ServicePlace::Proxied("a.invalid:1".parse().unwrap());
+            book.rest_address(place, now, false);
+        }
+
+        assert_eq!(tried, ["a.invalid:1", "b.invalid:2", "b.invalid:2"]);
     }
 
     #[test]
     fn what_a_name_resolves_to_begins_with_another_each_time_around() {
         let mut book = book(&["a.test:1"], 0);
         let resolved = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"].map(address);
-        let last_bytes = |book: &AddressBook, occupied| {
-            let ordered = book.in_order(book.rounds, resolved.to_vec(), occupied, Instant::now());
+        let last_bytes = |book: &AddressBook, occupied: Option<SocketAddr>| {
+            let occupied = occupied.map(ServicePlace::from);
+            let ordered =
+                book.in_order(book.rounds, resolved.to_vec(), occupied.as_ref(), Instant::now());
             ordered.iter().map(|it| it.to_string()[7..8].to_owned()).collect::<String>()
         };
 
@@ -234,7 +272,7 @@ mod tests {
         assert_eq!(last_bytes(&book, Some(resolved[0])), "231", "where the other session is, last");
         book.next_name();
         assert_eq!(last_bytes(&book, None), "231");
-        book.rest_address(resolved[1], Instant::now(), false);
+        book.rest_address(resolved[1].into(), Instant::now(), false);
         assert_eq!(last_bytes(&book, None), "31");
     }
 }

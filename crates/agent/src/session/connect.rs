@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -17,14 +16,16 @@ use ginnel_base::logging::ignore;
 use ginnel_mux::protocol::message::{Auth, AuthAnswer, AuthExtra, Hidden, SAME_NODE_CODE};
 use ginnel_mux::protocol::rpc;
 use ginnel_mux::{Code, Incoming, MuxSession, Side, heartbeat};
+use ginnel_net::proxy::{Proxy, ProxyStream, dial_through_proxy};
 use ginnel_net::tls::server_name;
 use ginnel_net::{DialRole, dial_any};
 
 use super::RPC_TIMEOUT;
 use super::addresses::{AddressBook, NextAddress};
+use super::proxies::ServicePlace;
 use crate::backoff::Backoff;
 use crate::inner::AgentInner;
-use crate::node_claims::{ClaimGuard, NodeClaim, NodeClaims};
+use crate::node_claims::{ClaimGuard, NodeClaim};
 use crate::options::AgentOptions;
 use crate::session_state::OnlineSession;
 use crate::slot::SessionSlot;
@@ -64,7 +65,14 @@ pub(super) struct SessionKeeper {
     cookie: Hidden,
 }
 
-type ServiceStream = tokio_rustls::client::TlsStream<TcpStream>;
+type ServiceStream = tokio_rustls::client::TlsStream<ProxyStream>;
+
+/// A connection to the service, and where it leads.
+struct ServiceConnection {
+    name: HostPort,
+    place: ServicePlace,
+    stream: ServiceStream,
+}
 
 impl SessionKeeper {
     /// The first session begins with the first address, the second with the next.
@@ -85,13 +93,11 @@ impl SessionKeeper {
         &mut self,
         shared: &Arc<AgentInner>,
     ) -> Result<ConnectedSession, ConnectError> {
-        let (name, stream) = self.dial_next(shared).await?;
-        let address = stream.get_ref().0.peer_addr();
-        let address = address.map_err(|error| retriable_error(&name, error))?;
-        let entered = self.establish_session(shared, stream, address).await;
+        let ServiceConnection { name, place, stream } = self.dial_next(shared).await?;
+        let entered = self.establish_session(shared, stream, place.clone()).await;
         if let Err(ConnectError::SameNode { is_only }) = entered {
             tracing::debug!(address = %name, "the other session leads to the same node");
-            self.addresses.rest_address(address, Instant::now(), is_only);
+            self.addresses.rest_address(place, Instant::now(), is_only);
         }
         let connected = entered?;
         let node = connected.online.node.as_deref();
@@ -105,14 +111,14 @@ impl SessionKeeper {
         &mut self,
         shared: &AgentInner,
         stream: ServiceStream,
-        address: SocketAddr,
+        place: ServicePlace,
     ) -> Result<ConnectedSession, ConnectError> {
         let options = &shared.options;
         let (session, incoming) = MuxSession::start(stream, Side::Agent);
         let answer = self.log_in(shared, &session).await?;
         let node = Some(answer.extra.node.as_str()).filter(|node| !node.is_empty());
         let node: Option<Arc<str>> = node.map(Arc::from);
-        let claim = NodeClaim { node: node.clone(), address };
+        let claim = NodeClaim { node: node.clone(), place };
         let Some(claim) = shared.claims.claim_node(self.slot, claim) else {
             session.go_away(Code::NONE, "").await;
             return Err(ConnectError::SameNode { is_only: false });
@@ -134,34 +140,36 @@ impl SessionKeeper {
     }
 
     /// Connects to the next address, when it is its time.
-    async fn dial_next(
-        &mut self,
-        shared: &AgentInner,
-    ) -> Result<(HostPort, ServiceStream), ConnectError> {
+    async fn dial_next(&mut self, shared: &AgentInner) -> Result<ServiceConnection, ConnectError> {
         let limit = self.backoff.connect_timeout(shared.options.connect_timeout, Instant::now());
-        let (name, addresses) = self.next_address(&shared.claims, limit).await?;
-        match timeout(limit, dial_service(&name, &addresses, &shared.tls)).await {
-            Ok(Ok(stream)) => Ok((name, stream)),
-            Ok(Err(error)) => Err(retriable_error(&name, error)),
-            Err(_) => Err(retriable_error(&name, "no response")),
-        }
+        let (name, way) = self.next_way(shared, limit).await?;
+        let dialed = timeout(limit, way.dial(&name, &shared.tls, limit)).await;
+        let dialed = dialed.unwrap_or_else(|_| Err(io::Error::other("no response")));
+        let (place, stream) = dialed.map_err(|error| retriable_error(&name, error))?;
+        Ok(ServiceConnection { name, place, stream })
     }
 
-    async fn next_address(
+    async fn next_way(
         &mut self,
-        claims: &NodeClaims,
+        shared: &AgentInner,
         limit: Duration,
-    ) -> Result<(HostPort, Vec<SocketAddr>), ConnectError> {
+    ) -> Result<(HostPort, ServiceWay), ConnectError> {
+        let claims = &shared.claims;
         loop {
             let other = claims.get(self.slot.other());
             if other != self.other {
                 self.addresses.wake_addresses();
                 self.other = other;
             }
-            let occupied = self.other.as_ref().map(|other| other.address);
-            let next = self.addresses.next(occupied, Instant::now(), limit).await;
+            let occupied = self.other.as_ref().map(|other| &other.place);
+            let next = self.addresses.next(&shared.proxies, occupied, Instant::now(), limit).await;
             match next.map_err(|(name, error)| retriable_error(&name, error))? {
-                NextAddress::Try { name, addresses } => return Ok((name, addresses)),
+                NextAddress::Try { name, addresses } => {
+                    return Ok((name, ServiceWay::Direct(addresses)));
+                }
+                NextAddress::TryThrough { name, proxy } => {
+                    return Ok((name, ServiceWay::Through(proxy)));
+                }
                 NextAddress::Rest(until) => {
                     let changed = claims.wait_for_change(self.slot.other(), self.other.as_ref());
                     let rested = timeout_at(until.into(), changed).await;
@@ -221,16 +229,38 @@ fn start_heartbeat(
     latency
 }
 
-async fn dial_service(
-    name: &HostPort,
-    addresses: &[SocketAddr],
-    tls: &Arc<ClientConfig>,
-) -> io::Result<ServiceStream> {
-    let stream = dial_any(DialRole::AgentSession, addresses).await?;
-    stream.set_nodelay(true)?;
-    let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30));
-    socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    TlsConnector::from(tls.clone()).connect(server_name(&name.host)?, stream).await
+/// The way to an address of the service.
+enum ServiceWay {
+    /// To the first of these that accepts.
+    Direct(Vec<SocketAddr>),
+    Through(Proxy),
+}
+
+impl ServiceWay {
+    /// Connects, and begins TLS with the service.
+    async fn dial(
+        &self,
+        name: &HostPort,
+        tls: &Arc<ClientConfig>,
+        limit: Duration,
+    ) -> io::Result<(ServicePlace, ServiceStream)> {
+        let role = DialRole::AgentSession;
+        let (place, stream) = match self {
+            Self::Direct(addresses) => {
+                let stream = dial_any(role, addresses).await?;
+                (stream.peer_addr()?.into(), ProxyStream::Plain(stream))
+            }
+            Self::Through(proxy) => {
+                let stream = dial_through_proxy(role, proxy, name, tls, limit).await?;
+                (ServicePlace::Proxied(name.clone()), stream)
+            }
+        };
+        stream.socket().set_nodelay(true)?;
+        let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30));
+        socket2::SockRef::from(stream.socket()).set_tcp_keepalive(&keepalive)?;
+        let connector = TlsConnector::from(tls.clone());
+        Ok((place, connector.connect(server_name(&name.host)?, stream).await?))
+    }
 }
 
 fn auth_request(options: &AgentOptions, client_id: &str, cookie: &Hidden) -> Auth {

@@ -1,4 +1,4 @@
-//! Which proxy connections go through, and what it is asked for before they do.
+//! The proxy of a connection, and the exchange with it before the connection is open.
 //!
 //! An HTTP proxy carries requests to an origin without TLS as they are, with the whole address in the
 //! request line. Everything else goes through a tunnel that the proxy opens first: with CONNECT
@@ -9,9 +9,11 @@ mod address;
 mod connect;
 mod exempt;
 mod socks;
+mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,16 +22,23 @@ use http::Uri;
 use http::header::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 
-use ginnel_base::address::Host;
+use ginnel_base::address::{Host, HostPort};
 
 use address::{ProxyAddress, ProxyScheme};
 use exempt::is_exempt;
+pub use stream::{ProxyStream, dial_through_proxy};
 
 /// The proxy that connections go through.
 #[derive(Clone)]
 pub struct Proxy(Arc<ProxyAddress>);
 
-/// What a proxy leads to.
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the proxy {}", self.0)
+    }
+}
+
+/// The place that a proxy leads to.
 #[derive(Debug, Clone, Copy)]
 pub struct ProxyTarget<'a> {
     /// The host.
@@ -48,7 +57,7 @@ pub struct ProxyConfigError {
     pub option: &'static str,
     /// The value, quoted and without its login.
     pub value: String,
-    /// What is wrong with it, and the forms that can be used.
+    /// The problem with the value, and the forms that can be used.
     pub problem: String,
 }
 
@@ -166,6 +175,11 @@ impl Proxy {
     /// When it is not that of a proxy that can be used.
     pub fn parse(option: &'static str, address: &str) -> Result<Self, ProxyConfigError> {
         Ok(Self(Arc::new(ProxyAddress::parse(option, address)?)))
+    }
+
+    /// The host and the port of the proxy.
+    pub fn place(&self) -> HostPort {
+        HostPort { host: self.0.host.clone(), port: self.0.port }
     }
 
     /// The proxy's host, without brackets.
