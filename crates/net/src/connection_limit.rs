@@ -3,7 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::pending_sockets::{PendingSockets, SocketNumber};
 
 /// How many bits of an IPv6 address tell one site from another: the rest is for the site to choose.
 const SITE_BITS: u32 = 64;
@@ -81,6 +86,8 @@ type IsExempt = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 pub struct ConnectionLimit {
     of: &'static str,
     is_exempt: IsExempt,
+    /// If true, sockets whose peers have not authenticated make room for those of other addresses.
+    has_fair_shares: bool,
     counts: Mutex<Counts>,
 }
 
@@ -94,6 +101,7 @@ struct Counts {
     last_refused: Option<IpAddr>,
     failed: u64,
     last_failure: Option<io::Error>,
+    pending: PendingSockets,
 }
 
 /// The right to hold one connection; dropping it gives it back.
@@ -101,6 +109,15 @@ pub struct Permit {
     limit: Arc<ConnectionLimit>,
     /// None where it counts in the total alone.
     source: Option<SourceAddress>,
+    pending: Option<PendingSocket>,
+}
+
+/// A socket whose peer has not authenticated.
+struct PendingSocket {
+    number: SocketNumber,
+    evicted: Arc<Notify>,
+    /// True once the peer has authenticated.
+    is_over: AtomicBool,
 }
 
 impl ConnectionLimit {
@@ -110,6 +127,25 @@ impl ConnectionLimit {
         of: &'static str,
         caps: ConnectionCaps,
         is_exempt: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::build(of, caps, Box::new(is_exempt), false)
+    }
+
+    /// The same for clients that have to authenticate. At the limit, the address with the most clients that have
+    /// not loses the newest of them.
+    pub fn with_fair_shares(
+        of: &'static str,
+        caps: ConnectionCaps,
+        is_exempt: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::build(of, caps, Box::new(is_exempt), true)
+    }
+
+    fn build(
+        of: &'static str,
+        caps: ConnectionCaps,
+        is_exempt: IsExempt,
+        has_fair_shares: bool,
     ) -> Arc<Self> {
         let counts = Counts {
             caps,
@@ -121,8 +157,9 @@ impl ConnectionLimit {
             last_refused: None,
             failed: 0,
             last_failure: None,
+            pending: PendingSockets::default(),
         };
-        Arc::new(Self { of, is_exempt: Box::new(is_exempt), counts: Mutex::new(counts) })
+        Arc::new(Self { of, is_exempt, has_fair_shares, counts: Mutex::new(counts) })
     }
 
     /// Lets in as many as these caps say from now on; what is held stays.
@@ -148,10 +185,11 @@ impl ConnectionLimit {
     ) -> Option<Permit> {
         let address = address.to_canonical();
         let mut counts = self.lock_counts();
-        if !self.has_room(&counts, source) && !self.has_reserve(&counts, address) {
-            counts.refused += 1;
-            counts.all_refused += 1;
-            counts.last_refused = Some(address);
+        if !self.has_room(&counts, source)
+            && !self.has_reserve(&counts, address)
+            && !self.make_room(&mut counts, source)
+        {
+            counts.record_refusal(address);
             return None;
         }
         counts.total += 1;
@@ -159,7 +197,23 @@ impl ConnectionLimit {
         if let Some(source) = source {
             *counts.by_source.entry(source).or_default() += 1;
         }
-        Some(Permit { limit: self.clone(), source })
+        let pending = source.filter(|_| self.has_fair_shares).map(|source| {
+            let (number, evicted) = counts.pending.add(source);
+            PendingSocket { number, evicted, is_over: AtomicBool::new(false) }
+        });
+        Some(Permit { limit: self.clone(), source, pending })
+    }
+
+    /// Evicts the socket of another address, unless the newcomer's own address is at its cap.
+    fn make_room(&self, counts: &mut Counts, source: Option<SourceAddress>) -> bool {
+        let Some(source) = source.filter(|_| self.has_fair_shares) else { return false };
+        if counts.by_source.get(&source).is_some_and(|held| *held >= counts.caps.per_address) {
+            return false;
+        }
+        let Some(evicted) = counts.pending.evict_for(source) else { return false };
+        counts.release(Some(evicted));
+        counts.record_refusal(evicted.0);
+        true
     }
 
     /// What was counted since there is this limit.
@@ -206,16 +260,58 @@ impl ConnectionLimit {
     }
 }
 
+impl Counts {
+    fn record_refusal(&mut self, address: IpAddr) {
+        self.refused += 1;
+        self.all_refused += 1;
+        self.last_refused = Some(address);
+    }
+
+    /// Counts a connection out.
+    fn release(&mut self, source: Option<SourceAddress>) {
+        self.total -= 1;
+        let Some(source) = source else { return };
+        if let Some(count) = self.by_source.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+}
+
+impl Permit {
+    /// Notes that the peer has authenticated: its connection makes no room for others any more.
+    ///
+    /// Returns false if it had to make room before.
+    pub fn mark_authenticated(&self) -> bool {
+        let Some((pending, source)) = self.pending.as_ref().zip(self.source) else { return true };
+        let is_counted = self.limit.lock_counts().pending.remove(source, pending.number);
+        pending.is_over.store(is_counted, Ordering::Release);
+        is_counted
+    }
+
+    /// Waits until the connection has to make room for that of another address.
+    pub async fn wait_until_evicted(&self) {
+        match &self.pending {
+            Some(pending) => pending.evicted.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut counts = self.limit.lock_counts();
-        counts.total -= 1;
-        let Some(source) = self.source else { return };
-        if let Some(count) = counts.by_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                counts.by_source.remove(&source);
+        let is_counted = match (&self.pending, self.source) {
+            (Some(pending), Some(source)) if !pending.is_over.load(Ordering::Acquire) => {
+                counts.pending.remove(source, pending.number)
             }
+            _ => true,
+        };
+        // A connection that was evicted has been counted out already.
+        if is_counted {
+            counts.release(self.source);
         }
     }
 }
@@ -283,6 +379,88 @@ mod tests {
         let held: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("::ffff:10.0.0.1"))).collect();
 
         assert_eq!(held.len(), 5);
+    }
+
+    fn fair(total: usize, per_address: usize, reserved: usize) -> Arc<ConnectionLimit> {
+        let caps = ConnectionCaps { total, per_address, reserved };
+        let is_exempt = |address| address == ip("10.0.0.1");
+        ConnectionLimit::with_fair_shares("agents", caps, is_exempt)
+    }
+
+    /// True if the connection had to make room.
+    fn is_evicted(permit: &Permit) -> bool {
+        use std::task::{Context, Waker};
+        let mut waiting = std::pin::pin!(permit.wait_until_evicted());
+        waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn idle_sockets_of_one_address_make_room_for_others_newest_first() {
+        let limit = fair(8, 6, 2);
+        let mut idle: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("192.0.2.1"))).collect();
+        assert_eq!(idle.len(), 6, "there is no room for more of them");
+
+        let others: Vec<_> =
+            (2..5).map(|n| limit.admit(ip(&format!("192.0.2.{n}"))).unwrap()).collect();
+
+        let evicted: Vec<_> = idle.iter().map(is_evicted).collect();
+        assert_eq!(evicted, [false, false, false, true, true, true]);
+        assert_eq!(limit.total_counts().open, 6, "who has to go is counted out at once");
+        idle.truncate(3);
+        assert_eq!(limit.total_counts().open, 6);
+        drop((idle, others));
+        assert_eq!(limit.total_counts().open, 0);
+        assert_eq!(limit.take_refusals().unwrap().count, 3 + 3);
+    }
+
+    #[test]
+    fn the_address_of_the_most_idle_sockets_makes_no_room_for_itself() {
+        let limit = fair(4, 4, 0);
+        let idle: Vec<_> = (0..3).filter_map(|_| limit.admit(ip("192.0.2.1"))).collect();
+        let other = limit.admit(ip("192.0.2.2")).unwrap();
+
+        assert!(limit.admit(ip("192.0.2.1")).is_none());
+        assert!(!idle.iter().any(is_evicted) && !is_evicted(&other));
+    }
+
+    #[test]
+    fn who_has_authenticated_stays() {
+        let limit = fair(3, 3, 0);
+        let known: Vec<_> = (0..2).filter_map(|_| limit.admit(ip("192.0.2.1"))).collect();
+        assert!(known.iter().all(Permit::mark_authenticated));
+        let idle = limit.admit(ip("192.0.2.2")).unwrap();
+
+        let next = limit.admit(ip("192.0.2.3")).unwrap();
+
+        assert!(is_evicted(&idle) && !known.iter().any(is_evicted));
+        assert!(!idle.mark_authenticated(), "too late");
+        assert!(next.mark_authenticated());
+        assert!(limit.admit(ip("192.0.2.4")).is_none(), "all have authenticated");
+        drop((known, idle, next));
+        assert_eq!(limit.total_counts().open, 0);
+    }
+
+    #[test]
+    fn an_exempt_address_does_not_keep_others_out() {
+        let limit = fair(4, 2, 1);
+        let idle: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("10.0.0.1"))).collect();
+        assert_eq!(idle.len(), 4);
+
+        let other = limit.admit(ip("192.0.2.1"));
+
+        assert!(other.is_some() && is_evicted(&idle[3]) && !is_evicted(&idle[2]));
+    }
+
+    #[test]
+    fn of_many_addresses_with_one_socket_the_one_goes_that_waits_longest() {
+        let limit = fair(3, 3, 0);
+        let idle: Vec<_> =
+            (1..4).filter_map(|n| limit.admit(ip(&format!("192.0.2.{n}")))).collect();
+
+        let next = limit.admit(ip("192.0.2.9"));
+
+        assert!(next.is_some());
+        assert_eq!(idle.iter().map(is_evicted).collect::<Vec<_>>(), [true, false, false]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ mod dial;
 mod listener;
 #[cfg(feature = "server")]
 mod outbound_client;
+#[cfg(feature = "server")]
+mod pending_sockets;
 pub mod private;
 #[cfg(feature = "server")]
 mod private_sockets;

@@ -13,7 +13,8 @@ use ginnel_api::Timestamp;
 use ginnel_base::logging::or_debug;
 use ginnel_mux::{MuxSession, Side};
 use ginnel_net::{
-    self as net, AcceptedConnection, ConnectionLimit, Listener, ProxyProtocol, Shutdown, tls,
+    self as net, AcceptedConnection, ConnectionLimit, Listener, Permit, ProxyProtocol, Shutdown,
+    tls,
 };
 use ginnel_store::StoreResult;
 
@@ -124,11 +125,11 @@ impl Drop for AgentListener {
     }
 }
 
-/// The limit for agents: those that are connected may always come back.
+/// The limit for agents: those that are connected may come back, and no address keeps the agents of others out.
 fn connection_limit(state: &AgentsState) -> Arc<ConnectionLimit> {
     let (registry, gateway) = (state.registry.clone(), state.gateway.clone());
     let caps = state.settings.load().connection_caps();
-    ConnectionLimit::new("agents", caps, move |address| {
+    ConnectionLimit::with_fair_shares("agents", caps, move |address| {
         registry.is_connected_from(address) || gateway.trusts(address)
     })
 }
@@ -138,20 +139,38 @@ async fn accept_agent(
     config: Arc<ServerConfig>,
     state: Arc<AgentsState>,
 ) {
-    let AcceptedConnection { stream, peer, permit: _permit, .. } = connection;
+    let AcceptedConnection { stream, peer, permit, .. } = connection;
     let settings = state.settings.load_full();
-    if !net::first_byte(&stream, settings.first_byte_timeout).await {
-        return;
-    }
     let prompt = Arc::new(AtomicBool::new(true));
-    let socket = AgentSocket::new(stream, prompt.clone());
-    // Whoever does not speak TLS is no agent. What a handshake needs is gone when it is over.
-    let stream = Box::pin(tls::accept_tls(socket, config, settings.handshake_timeout)).await;
-    let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
-    let Some(stream) = stream else { return };
+    let beginning = async {
+        if !net::first_byte(&stream, settings.first_byte_timeout).await {
+            return None;
+        }
+        let socket = AgentSocket::new(stream, prompt.clone());
+        let stream = tls::accept_tls(socket, config, settings.handshake_timeout).await;
+        or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed")
+    };
+    // Boxed, so that the memory of the handshake is freed at its end.
+    let Some(stream) = Box::pin(run_unless_evicted(&permit, peer, beginning)).await else { return };
     let (session, incoming) =
         MuxSession::start_unauthenticated(Box::new(stream), Side::Service, settings.login_limits());
-    session::serve_session(state, session, incoming, peer, prompt).await;
+    session::serve_session(state, session, incoming, peer, prompt, Some(permit)).await;
+}
+
+/// Runs a part of a login, unless the connection has to make room for that of another address.
+pub(super) async fn run_unless_evicted<T>(
+    permit: &Permit,
+    peer: SocketAddr,
+    part: impl Future<Output = Option<T>>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = part => done,
+        () = permit.wait_until_evicted() => {
+            tracing::debug!(peer = %peer, "a connection without a login made room for another");
+            None
+        }
+    }
 }
 
 /// Gives up addresses that have waited too long; of several nodes, one does that.

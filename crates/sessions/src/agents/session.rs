@@ -20,9 +20,11 @@ use ginnel_mux::protocol::message::{
 use ginnel_mux::protocol::rpc::{self, IncomingCall};
 use ginnel_mux::protocol::{read_kind, stream_kind};
 use ginnel_mux::{Incoming, MuxSession, Stream};
+use ginnel_net::Permit;
 use ginnel_store::StoreError;
 
 use crate::agents::access::AccessList;
+use crate::agents::listener::run_unless_evicted;
 use crate::agents::login::{EndpointRegistration, LoggedInAgent, PendingLogin};
 use crate::agents::online_agent::OnlineAgent;
 use crate::agents::registry::{EndedBind, Reclaimed};
@@ -47,17 +49,26 @@ struct AgentSession {
     online: Arc<OnlineAgent>,
 }
 
-/// Talks to an agent until it is gone.
+/// Talks to an agent until it is gone. Until it has logged in, its connection may have to make room for others, which
+/// `permit` knows.
 pub async fn serve_session(
     state: Arc<AgentsState>,
     session: MuxSession,
     mut incoming: Incoming,
     peer: SocketAddr,
     prompt: Prompt,
+    permit: Option<Permit>,
 ) {
+    let login = log_in(&state, &session, &mut incoming, peer, prompt);
     // Boxed, as all that is over soon: a session lives for days.
-    let login = Box::pin(log_in(&state, &session, &mut incoming, peer, prompt)).await;
-    let Some((registration, beating)) = login else { return session.close() };
+    let login = match &permit {
+        Some(permit) => Box::pin(run_unless_evicted(permit, peer, login)).await,
+        None => Box::pin(login).await,
+    };
+    let is_counted = || permit.as_ref().is_none_or(Permit::mark_authenticated);
+    let Some((registration, beating)) = login.filter(|_| is_counted()) else {
+        return session.close();
+    };
     let online = registration.online.clone();
     online.latency.get_or_init(|| beating.watch_latency());
     let span = tracing::debug_span!("session", session = %online.id);

@@ -53,7 +53,7 @@ const FRESH: Duration = Duration::from_millis(500);
 /// The code for a service that failed, where nothing is wrong with what it was asked for.
 pub const FAULT_CODE: u16 = 722;
 
-/// Where a bind comes from.
+/// The origin of a bind.
 #[derive(Debug, Clone, Default)]
 pub struct BindOrigin {
     /// If true, the agent had the bind before, and knows its identifier.

@@ -111,6 +111,7 @@ impl Service {
             incoming,
             peer,
             Arc::default(),
+            None,
         ));
         let (session, incoming) = MuxSession::start(near, Side::Agent);
         let extra =
