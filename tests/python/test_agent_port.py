@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import ginnel
 from processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ginnel.service_settings import ServiceSettings
 
 
 @contextlib.contextmanager
@@ -33,7 +38,10 @@ def is_closed(one: socket.socket) -> bool:
         return True
 
 
-SETTINGS = {"agent": {"first_byte_timeout": "60s"}, "max_agent_connections": 16}
+SETTINGS: ServiceSettings = {
+    "agent": {"first_byte_timeout": "60s"},
+    "max_agent_connections": 16,
+}
 
 
 def test_idle_sockets_of_one_address_keep_no_agent_of_another_out() -> None:

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +172,7 @@ def test_files_and_variables_name_the_proxy(service: ginnel.Service, tmp_path: P
                 command, env={"PATH": "", "HOME": str(tmp_path), **env}, stdout=subprocess.DEVNULL
             )
             try:
-                wait_until(lambda proxy=proxy: proxy.heads, "the proxy to be asked")
+                wait_until(partial(bool, proxy.heads), "the proxy to be asked")
             finally:
                 process.kill()
                 process.wait()

@@ -170,7 +170,7 @@ def test_the_version_is_printed_as_wrappers_read_it(launcher: Path) -> None:
 def test_an_authtoken_is_saved_with_a_word_on_standard_output_alone(
     launcher: Path, tmp_path: Path
 ) -> None:
-    command = [launcher, "authtoken", "swordfish", f"--config={tmp_path}/ngrok.yml"]
+    command = [str(launcher), "authtoken", "swordfish", f"--config={tmp_path}/ngrok.yml"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=30, env=environment(None, tmp_path)
     )

@@ -67,10 +67,12 @@ def test_a_tunnel_of_the_launcher_goes_on_while_its_log_is_lost(
     report = tmp_path / "report"
     command = [str(launcher), "http", str(upstream.port), WEB, f"--log={log}"]
     with FULL.open("w") as device, report.open("w") as reported:
-        streams = {"stdout": subprocess.DEVNULL, "stderr": reported}
-        if full:
-            streams[full] = device
-        process = subprocess.Popen(command, env=environment(service, tmp_path), **streams)
+        process = subprocess.Popen(
+            command,
+            env=environment(service, tmp_path),
+            stdout=device if full == "stdout" else subprocess.DEVNULL,
+            stderr=device if full == "stderr" else reported,
+        )
     try:
         url = wait_for_tunnel(service)
         visit(url, 3)

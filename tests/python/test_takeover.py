@@ -20,6 +20,8 @@ from processes import Upstream, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ginnel.service_settings import ServiceSettings
+
 CHILD = """
 import sys, ginnel
 server, token, ca, port, kind, wanted = sys.argv[1:]
@@ -171,9 +173,12 @@ def test_another_account_waits_for_the_address(
 def test_in_a_cluster_the_address_moves_between_nodes(
     store: str, tmp_path: Path, upstream: Upstream
 ) -> None:
-    settings = {"base_domain": "example.test", "peer_addr": "127.0.0.1:0"}
-    one = ginnel.Service(store=store, settings={"node_name": "one", **settings})
-    with one, ginnel.Service(store=store, settings={"node_name": "two", **settings}) as two:
+
+    def node(name: str) -> ginnel.Service:
+        settings: ServiceSettings = {"node_name": name, "peer_addr": "127.0.0.1:0"}
+        return ginnel.Service(store=store, base_domain="example.test", settings=settings)
+
+    with node("one") as one, node("two") as two:
         tunnel = (str(upstream.port), "http", "app.example.test")
         wait_until(lambda: len(one.client().nodes.list().to_list()) == 2, "both nodes")
         with Child(one, tmp_path, *tunnel) as killed:

@@ -56,8 +56,8 @@ class Agent(InProcess):
                 of a cluster.
             authtoken: The authtoken for that service; default: `GINNEL_AUTHTOKEN`.
             ca: A PEM file of the certificates to trust instead of the system's.
-            proxy_url: Proxy on the way to the service, `scheme://[user:password@]host[:port]`; default:
-                `https_proxy` or `all_proxy`, unless `no_proxy` exempts the service.
+            proxy_url: Proxy on the way to the service, `scheme://[user:password@]host[:port]`;
+                default: `https_proxy` or `all_proxy`, unless `no_proxy` exempts the service.
             web_addr: Where the agent API listens, `host:port`; port 0 picks a free port; ""
                 is 127.0.0.1:4040 or one of the nine ports after it; None switches it off.
             web_allow_hosts: Hosts that the agent API answers to beside those of this machine: an
