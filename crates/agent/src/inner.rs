@@ -19,7 +19,7 @@ use super::options::AgentOptions;
 use super::protobuf::ProtoFiles;
 use super::relay::ForbiddenAddresses;
 use super::replay_schedules::ScheduleRegistry;
-use super::session::ServiceProxies;
+use super::service_proxies::ServiceProxies;
 use super::session_state::{SessionState, SharedSessionHistory};
 use super::tunnels::Tunnels;
 use super::unix_sockets::UnixSocketRoots;

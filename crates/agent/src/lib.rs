@@ -38,6 +38,7 @@ mod protobuf;
 pub mod relay;
 mod replay;
 mod replay_schedules;
+mod service_proxies;
 mod session;
 mod session_state;
 mod slot;

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use ginnel_base::logging::ignore;
 
-use crate::session::ServicePlace;
+use crate::service_proxies::ServicePlace;
 use crate::slot::{PerSlot, SessionSlot};
 
 /// Which session leads where, from its login until its end.

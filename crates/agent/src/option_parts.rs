@@ -10,7 +10,7 @@ use super::Error;
 use super::hosts::AllowedHosts;
 use super::intercept::Interceptors;
 use super::options::AgentOptions;
-use super::session::ServiceProxies;
+use super::service_proxies::ServiceProxies;
 use super::unix_sockets::UnixSocketRoots;
 
 /// Maximum length of an authtoken. A login has room for little more.

@@ -15,7 +15,7 @@ use ginnel_base::random_fraction;
 use ginnel_net::proxy::Proxy;
 use ginnel_net::resolve_host;
 
-use super::proxies::{ServicePlace, ServiceProxies};
+use crate::service_proxies::{ServicePlace, ServiceProxies};
 
 /// The shortest and the longest rest of an address that leads to the node of the other session.
 const MIN_REST: Duration = Duration::from_secs(1);

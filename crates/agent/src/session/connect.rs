@@ -22,11 +22,11 @@ use ginnel_net::{DialRole, dial_any};
 
 use super::RPC_TIMEOUT;
 use super::addresses::{AddressBook, NextAddress};
-use super::proxies::ServicePlace;
 use crate::backoff::Backoff;
 use crate::inner::AgentInner;
 use crate::node_claims::{ClaimGuard, NodeClaim};
 use crate::options::AgentOptions;
+use crate::service_proxies::ServicePlace;
 use crate::session_state::OnlineSession;
 use crate::slot::SessionSlot;
 

@@ -8,7 +8,6 @@
 mod addresses;
 mod bind;
 mod connect;
-mod proxies;
 mod requests;
 
 use std::sync::{Arc, PoisonError};
@@ -28,7 +27,6 @@ use ginnel_base::logging::ignore;
 use ginnel_mux::protocol::message::RemoteError;
 use ginnel_mux::{Code, Incoming};
 use ginnel_net::ShutdownPhase;
-pub(crate) use proxies::{ServicePlace, ServiceProxies};
 
 /// How long an answer of the service may take.
 const RPC_TIMEOUT: Duration = Duration::from_secs(10);
