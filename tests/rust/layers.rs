@@ -98,7 +98,7 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
     ),
     ("proxy-connection\"", &[]),
     ("http2-settings\"", &[]),
-    ("\"te\"", &["crates/agent/src/outgoing.rs"]),
+    ("\"te\"", &["crates/content/src/outgoing.rs"]),
     // Who writes a body says how it is framed; policies may not, wherever they come from.
     (
         "transfer-encoding\"",

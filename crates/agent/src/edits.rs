@@ -9,10 +9,11 @@ use serde::Deserialize;
 
 use ginnel_api::mask;
 use ginnel_base::address::{Authority, RequestHost, Scheme};
+use ginnel_content::{OutgoingRequest, RequestConnection};
 use ginnel_http1::may_trail;
 
 use super::capture::{CaptureSource, CapturedMessage};
-use super::outgoing::{OutgoingRequest, RequestConnection, host_of_origin, replay_bytes};
+use super::outgoing::{host_of_origin, replay_bytes};
 
 /// How long the head of a changed request may be, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -92,7 +93,7 @@ impl RequestEdits {
         if self.body.is_none() && self.body_text.is_none() && !original.is_whole() {
             return Err(EditError::Truncated);
         }
-        let mut outgoing = OutgoingRequest::from_captured(original);
+        let mut outgoing = original.to_unframed();
         if let Some(method) = self.method {
             if method.is_empty() || !method.bytes().all(is_token) {
                 return Err(EditError::Invalid(format!("method: {method:?} is not a method")));

@@ -1,56 +1,26 @@
-//! Requests that the agent sends by itself, framed from their bodies.
-//!
-//! A captured request keeps its head as it came, or as an archive has it. Such a head may lack a length, name
-//! a wrong one, or describe a connection that no longer exists. This module is the only place that writes the
-//! framing of replays, edited requests and held requests.
+//! Captured and imported requests as the writer of requests takes them.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use ginnel_base::address::Authority;
-use ginnel_http1::{
-    CHUNKED, HeadWriter, is_hop_by_hop, is_proper_upgrade, list_elements, may_be_named, may_trail,
-    write_chunk, write_last_chunk,
-};
+use ginnel_content::{OutgoingRequest, RequestConnection};
+use ginnel_http1::may_trail;
 
 use super::capture::{CaptureSource, CapturedMessage};
 
-/// Methods whose requests have no length if their body is empty (RFC 9110, section 8.6).
-const METHODS_WITHOUT_BODY: [&[u8]; 4] = [b"GET", b"HEAD", b"OPTIONS", b"DELETE"];
-
-/// The connection on which a request is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestConnection {
-    /// A new connection: fields about the connection of the original are left out.
-    New,
-    /// A new connection that asks for the same change of protocol as the original.
-    Upgrading,
-    /// The connection on which the request came.
-    Same,
-}
-
-/// A request before it is framed.
-#[derive(Debug)]
-pub(super) struct OutgoingRequest {
-    /// Method, target and version.
-    pub start_line: [Vec<u8>; 3],
-    /// The fields of the head. Those about framing are ignored.
-    pub headers: Vec<(String, Vec<u8>)>,
-    /// The whole body, without chunks.
-    pub body: Vec<u8>,
-    /// The fields behind the body.
-    pub trailers: HeaderMap,
-}
-
 /// Returns the bytes that repeat a captured request, which must be whole.
 pub(super) fn replay_bytes(request: &CapturedMessage, source: &CaptureSource) -> Vec<u8> {
-    let mut outgoing = OutgoingRequest::from_captured(request);
-    let Some(origin) = &source.imported_from else {
-        return outgoing.to_bytes(RequestConnection::Upgrading);
-    };
-    outgoing.replace_host(&host_of_origin(origin));
-    outgoing.to_bytes(RequestConnection::New)
+    request.to_outgoing(source).to_bytes(replay_connection(source))
+}
+
+/// Returns the connection on which a captured request is repeated. An archive does not know the connection of its request.
+pub(super) fn replay_connection(source: &CaptureSource) -> RequestConnection {
+    match source.imported_from {
+        Some(_) => RequestConnection::New,
+        None => RequestConnection::Upgrading,
+    }
 }
 
 /// Returns the value of `Host` for the scheme and authority of an imported request.
@@ -62,112 +32,28 @@ pub(super) fn host_of_origin(origin: &str) -> Cow<'_, str> {
     }
 }
 
-impl OutgoingRequest {
-    /// A captured request, without the framing that it came with.
-    pub fn from_captured(message: &CapturedMessage) -> Self {
-        let mut headers = message.exact_headers();
-        if message.is_decoded {
+impl CapturedMessage {
+    /// Returns the request without the framing that it came with. An imported one names the host of its URL.
+    pub(super) fn to_outgoing(&self, source: &CaptureSource) -> OutgoingRequest {
+        let mut outgoing = self.to_unframed();
+        if let Some(origin) = &source.imported_from {
+            outgoing.replace_host(&host_of_origin(origin));
+        }
+        outgoing
+    }
+
+    /// Returns the request with the host that its head names, without the framing that it came with.
+    pub(super) fn to_unframed(&self) -> OutgoingRequest {
+        let mut headers = self.exact_headers();
+        if self.is_decoded {
             headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
         }
-        Self {
-            start_line: message.exact_start_line().map(<[u8]>::to_vec),
+        OutgoingRequest {
+            start_line: self.exact_start_line().map(<[u8]>::to_vec),
             headers,
-            body: message.body.bytes().into_owned(),
-            trailers: captured_trailers(message),
+            body: self.body.bytes().into_owned(),
+            trailers: captured_trailers(self),
         }
-    }
-
-    /// Returns true if the request names a host.
-    pub fn names_host(&self) -> bool {
-        self.headers.iter().any(|(name, _)| is_host(name))
-    }
-
-    /// Makes this the only host that the request names.
-    pub fn replace_host(&mut self, host: &str) {
-        let at = self.headers.iter().position(|(name, _)| is_host(name)).unwrap_or_default();
-        self.headers.retain(|(name, _)| !is_host(name));
-        self.headers.insert(at, ("Host".to_owned(), host.as_bytes().to_vec()));
-    }
-
-    /// Writes the head: what frames the body follows from the body.
-    pub fn write_head(&self, connection: RequestConnection) -> Vec<u8> {
-        let mut head = Vec::new();
-        let line = self.start_line.join(&b' ');
-        let mut writer = HeadWriter::begin_line(&line, &mut head);
-        let fields = ConnectionFields::from_request(self, connection);
-        let mut length = Some(self.body.len()).filter(|_| self.trailers.is_empty());
-        for (name, value) in &self.headers {
-            if name.eq_ignore_ascii_case("content-length") {
-                // The length keeps its place, so that a request with a right one is sent as it came.
-                length.take().into_iter().for_each(|length| {
-                    writer.display_field(name, length);
-                });
-            } else if !is_framing(name) && fields.keeps_field(name, value) {
-                writer.field(name, value);
-            }
-        }
-        let [method, ..] = &self.start_line;
-        if !self.trailers.is_empty() {
-            let names: Vec<_> = self.trailers.keys().map(HeaderName::as_str).collect();
-            writer.field("Trailer", names.join(", ")).field(CHUNKED.0, CHUNKED.1);
-        } else if let Some(length) = length
-            && (length > 0 || !METHODS_WITHOUT_BODY.contains(&method.as_slice()))
-        {
-            writer.display_field("Content-Length", length);
-        }
-        writer.end();
-        head
-    }
-
-    /// Writes the request.
-    pub fn to_bytes(&self, connection: RequestConnection) -> Vec<u8> {
-        let mut bytes = self.write_head(connection);
-        if self.trailers.is_empty() {
-            bytes.extend_from_slice(&self.body);
-        } else {
-            write_chunk(&self.body, &mut bytes);
-            write_last_chunk(self.trailers.iter(), &mut bytes);
-        }
-        bytes
-    }
-}
-
-/// The fields that go along with a request to its new connection.
-struct ConnectionFields<'r> {
-    connection: RequestConnection,
-    /// The options of `Connection`.
-    named: Vec<&'r [u8]>,
-}
-
-impl<'r> ConnectionFields<'r> {
-    fn from_request(request: &'r OutgoingRequest, connection: RequestConnection) -> Self {
-        let lists = request.headers.iter().filter(|(name, _)| is_connection(name));
-        let named = lists.flat_map(|(_, value)| list_elements(value)).collect();
-        Self { connection, named }
-    }
-
-    fn keeps_field(&self, name: &str, value: &[u8]) -> bool {
-        let upgrades = || list_elements(value).any(is_proper_upgrade);
-        match self.connection {
-            RequestConnection::Same => true,
-            RequestConnection::Upgrading if name.eq_ignore_ascii_case("upgrade") => upgrades(),
-            RequestConnection::Upgrading if is_connection(name) => {
-                list_elements(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"))
-            }
-            // gRPC needs it.
-            _ if name.eq_ignore_ascii_case("te") => {
-                value.trim_ascii().eq_ignore_ascii_case(b"trailers")
-            }
-            // The body follows at once, and no interim response is waited for.
-            _ if name.eq_ignore_ascii_case("expect") => false,
-            _ => !is_hop_by_hop(name) && !self.names_field(name),
-        }
-    }
-
-    /// Returns true if `Connection` names a field that may be left out for it.
-    fn names_field(&self, name: &str) -> bool {
-        let is_it = |option: &&[u8]| option.eq_ignore_ascii_case(name.as_bytes());
-        may_be_named(name.as_bytes()) && self.named.iter().any(is_it)
     }
 }
 
@@ -178,25 +64,6 @@ fn captured_trailers(message: &CapturedMessage) -> HeaderMap {
         may_trail(&field.0).then_some(field)
     };
     message.exact_trailers().into_iter().filter_map(header).collect()
-}
-
-fn is_host(name: &str) -> bool {
-    name.eq_ignore_ascii_case("host")
-}
-
-fn is_connection(name: &str) -> bool {
-    name.eq_ignore_ascii_case("connection")
-}
-
-/// Returns true if a field describes the framing of the body or concerns one connection. `TE` does not count:
-/// gRPC needs it.
-pub(super) fn is_made_anew(name: &str) -> bool {
-    is_framing(name) || is_hop_by_hop(name) && !name.eq_ignore_ascii_case("te")
-}
-
-/// Returns true if a field describes the framing of the body.
-fn is_framing(name: &str) -> bool {
-    ["content-length", "trailer", CHUNKED.0].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

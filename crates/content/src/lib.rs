@@ -1,9 +1,11 @@
-//! Captured bodies made readable.
+//! Captured messages made readable, and sent again.
 //!
 //! [`ReadableBody`] is the one reading of a captured body. It removes content codings ([`coding`]), finds the charset
 //! ([`charset`]), splits forms ([`form`], [`multipart`]) and finds the kind of the body ([`BodyKind`]). The inspector, the
 //! agent API, exports, the filter, the cards in notebooks, and `text` and `json()` of captured messages use it, so that a
 //! body is the same everywhere.
+//!
+//! [`OutgoingRequest`] is the one writer of requests: replays, edited and composed requests, and copies are framed there.
 //!
 //! # Invariants
 //!
@@ -20,6 +22,7 @@ pub mod form;
 mod head_text;
 mod kind;
 pub mod multipart;
+pub mod outgoing;
 mod readable;
 mod zstd;
 
@@ -28,6 +31,7 @@ pub use coding::{DecodedContent, UnreadCoding, UnreadReason, remove_codings};
 pub use ginnel_http1::coding::DecodedEnd;
 pub use kind::BodyKind;
 pub use multipart::{BodyPart, Multipart, split_parts};
+pub use outgoing::{OutgoingRequest, RequestConnection};
 pub use readable::{BodyHead, ReadableBody};
 
 /// The largest number of bytes that a surface reads of a body without its codings, unless it has a limit of its own.

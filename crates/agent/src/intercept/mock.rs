@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use ginnel_api::Base64;
+use ginnel_content::outgoing::is_made_anew;
 use ginnel_http1::HeadWriter;
 
 use super::rules::RuleAction;
 use super::template::{self, TemplateValues};
 use crate::capture::CapturedMessage;
 use crate::edits::is_token;
-use crate::outgoing::is_made_anew;
 
 /// The longest delay.
 const MAX_DELAY_MS: u64 = 600_000;

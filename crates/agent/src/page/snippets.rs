@@ -3,10 +3,10 @@
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
 use ginnel_api::mask;
+use ginnel_content::outgoing::is_made_anew;
 use ginnel_http1::HeadWriter;
 
 use super::view::{HeaderView, RequestDetail};
-use crate::outgoing::is_made_anew;
 
 /// Headers that whoever sends the copy writes itself, or the service that it is sent to, beside those
 /// that are made anew for each sending.
