@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import House, choose, copied, rows, tab
+from browsing import House, choose, copied, rows, tab, wait_until
 from ginnel.local.requests import CapturedRequest
 
 
@@ -305,3 +305,29 @@ def test_exports_are_archives(house: House, page: Page) -> None:
         assert entry["response"].keys() >= {"statusText", "content", "redirectURL", "cookies"}
     with urlopen(f"{house.base}/inspect/data/export.har?filter=method:NONE") as answer:
         assert json.load(answer)["log"]["entries"] == []
+
+
+def test_a_masked_copy_offers_the_one_with_secrets(house: House, page: Page) -> None:
+    house.send("/login?token=abc", "POST", b"{}", {"Authorization": "Bearer abcdef"})
+    choose(page, "/login")
+
+    masked = copied(page, "curl")
+    assert "abc" not in masked
+    assert masked.startswith("# Secrets are masked: fill them in")
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.get_by_role("button", name="Copy with secrets").click()
+    wait_until(page, "navigator.clipboard.readText().then((text) => text.includes('abcdef'))")
+    revealed: str = page.evaluate("navigator.clipboard.readText()")
+
+    assert revealed.startswith("curl ")
+    assert "token=abc" in revealed
+    expect(page.get_by_role("button", name="Copy with secrets")).to_have_count(0)
+
+
+def test_a_raw_copy_of_bytes_names_another_form(house: House, page: Page) -> None:
+    house.send("/bytes", "POST", b"\xff\x00")
+    choose(page, "/bytes")
+
+    page.get_by_label("Copy the request as").select_option("raw")
+
+    expect(page.get_by_text("Copy it as curl or for Python")).to_be_visible()

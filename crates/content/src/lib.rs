@@ -6,6 +6,7 @@
 //! body is the same everywhere.
 //!
 //! [`OutgoingRequest`] is the one writer of requests: replays, edited and composed requests, and copies are framed there.
+//! [`snippet`] writes such a request for a shell, for Python and as a URL.
 //!
 //! # Invariants
 //!
@@ -24,6 +25,7 @@ mod kind;
 pub mod multipart;
 pub mod outgoing;
 mod readable;
+pub mod snippet;
 mod zstd;
 
 pub use charset::{Charset, UnencodableText};

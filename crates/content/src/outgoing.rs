@@ -164,6 +164,6 @@ pub fn is_made_anew(name: &str) -> bool {
 }
 
 /// Returns true if a field describes the framing of the body.
-fn is_framing(name: &str) -> bool {
+pub(crate) fn is_framing(name: &str) -> bool {
     ["content-length", "trailer", CHUNKED.0].iter().any(|known| name.eq_ignore_ascii_case(known))
 }

@@ -8,6 +8,7 @@ pub(super) const ASSETS: &[Asset] = &[
     Asset { name: "actions.js", content: include_str!("assets/actions.js") },
     Asset { name: "body.js", content: include_str!("assets/body.js") },
     Asset { name: "compose.js", content: include_str!("assets/compose.js") },
+    Asset { name: "copies.js", content: include_str!("assets/copies.js") },
     Asset { name: "curl.js", content: include_str!("assets/curl.js") },
     Asset { name: "detail.js", content: include_str!("assets/detail.js") },
     Asset { name: "difference.js", content: include_str!("assets/difference.js") },

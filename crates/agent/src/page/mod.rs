@@ -34,9 +34,10 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde::Serialize;
 
+use super::capture::CaptureRecord;
 use super::inner::AgentInner;
 use super::web::{WebRejection, WebState, guard, longest_edit, read_body};
 pub use body_view::{BodyView, PartView};
@@ -45,10 +46,13 @@ use ginnel_api::{json_response, mask, success_response};
 use ginnel_web as web;
 use live::{Cursor, MAX_UPDATE_REQUESTS};
 use shell::FirstView;
+use snippets::SnippetFormat;
 pub use view::{DetailChoice, HeaderView, MessageView, RequestDetail, RequestSummary};
 
 /// How many requests the first view shows.
 const FIRST_VIEW_REQUESTS: usize = 50;
+/// The header of a copy whose secrets are masked.
+const SECRETS_MASKED: HeaderName = HeaderName::from_static("secrets-masked");
 /// A path and query whose secrets are masked.
 pub fn masked_target(target: &str) -> Cow<'_, str> {
     mask::target(target)
@@ -205,10 +209,12 @@ fn find_detail(
     id: &str,
     choice: DetailChoice,
 ) -> Result<RequestDetail, WebRejection> {
+    Ok(RequestDetail::from_record(shared, &find_record(shared, id)?, choice))
+}
+
+fn find_record(shared: &AgentInner, id: &str) -> Result<Arc<CaptureRecord>, WebRejection> {
     let record = shared.captures.find(id);
-    let record =
-        record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
-    Ok(RequestDetail::from_record(shared, &record, choice))
+    record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))
 }
 
 async fn list_requests(
@@ -290,14 +296,21 @@ async fn request_snippet(
     Path(id): Path<String>,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let form = query.form.as_deref().and_then(snippets::SnippetFormat::from_name);
-    let problem = "as: must be one of curl, requests, ginnel, raw, url";
-    let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
+    let form = query.form.as_deref().and_then(SnippetFormat::from_name);
+    let form = form.ok_or_else(|| {
+        let names = SnippetFormat::NAMES.map(|(name, _)| name).join(", ");
+        WebRejection::invalid_parameter(format!("as: must be one of {names}"))
+    })?;
     let agent = format!("http://{}/api", state.address);
-    let choice = DetailChoice { whole: true, reveal: query.reveal };
-    let detail = in_background(move || find_detail(&state.shared, &id, choice)).await??;
-    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], form.render_request(&detail, &agent))
-        .into_response())
+    let record = find_record(&state.shared, &id)?;
+    let render = move || form.render_request(&state.shared, &record, query.reveal, &agent);
+    let snippet = in_background(render).await?;
+    let content_type = [(CONTENT_TYPE, "text/plain; charset=utf-8")];
+    let mut response = (content_type, snippet.content).into_response();
+    if snippet.is_masked {
+        response.headers_mut().insert(SECRETS_MASKED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
 }
 
 async fn replay_request(
@@ -314,9 +327,7 @@ async fn stream_messages(
     Path(id): Path<String>,
     query: PageQuery,
 ) -> WebAnswer<Response> {
-    let record = state.shared.captures.find(&id);
-    let record =
-        record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
+    let record = find_record(&state.shared, &id)?;
     let after = query.since.as_deref().and_then(|since| since.parse().ok()).unwrap_or_default();
     let page = move || {
         messages::MessagePage::from_record(&record, &state.shared.proto_files, after, query.reveal)

@@ -1,216 +1,170 @@
-//! A captured request in other forms: to be pasted into a shell, a script, or a file.
-//!
-//! What was captured is a stranger's, so every form quotes it for the language that it is in.
+//! Copies of a captured request: to be pasted into a shell, a script or a file.
 
-use ginnel_api::mask;
-use ginnel_content::outgoing::is_made_anew;
-use ginnel_http1::HeadWriter;
+use std::sync::Arc;
 
-use super::view::{HeaderView, RequestDetail};
+use ginnel_api::mask::{self, CallSide};
+use ginnel_content::OutgoingRequest;
+use ginnel_content::snippet::{
+    SnippetRequest, curl_command, httpie_command, python_script, python_string,
+};
+use ginnel_http1::CDN_LOOP;
+use http::HeaderValue;
 
-/// Headers that whoever sends the copy writes itself, or the service that it is sent to, beside those
-/// that are made anew for each sending.
-const GENERATED_HEADERS: [&str; 3] = ["host", "expect", "cdn-loop"];
-
-/// How long an argument may be: Linux takes 128 KiB, and quotes become longer in quotes.
-const MAX_ARGUMENT_BYTES: usize = 24 * 1024;
+use super::view::{call_mask, public_url};
+use crate::capture::{CaptureRecord, CapturedMessage};
+use crate::inner::AgentInner;
+use crate::masked_body::MaskedBody;
+use crate::outgoing::replay_connection;
 
 /// The form of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SnippetFormat {
     Curl,
     Requests,
+    Httpie,
     Ginnel,
     Raw,
     Url,
 }
 
 impl SnippetFormat {
+    /// The names of all forms.
+    pub const NAMES: [(&str, Self); 6] = [
+        ("curl", Self::Curl),
+        ("requests", Self::Requests),
+        ("httpie", Self::Httpie),
+        ("ginnel", Self::Ginnel),
+        ("raw", Self::Raw),
+        ("url", Self::Url),
+    ];
+
     pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "curl" => Some(Self::Curl),
-            "requests" => Some(Self::Requests),
-            "ginnel" => Some(Self::Ginnel),
-            "raw" => Some(Self::Raw),
-            "url" => Some(Self::Url),
-            _ => None,
-        }
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
     }
 
-    /// The request in this form.
-    pub fn render_request(self, detail: &RequestDetail, agent: &str) -> Vec<u8> {
-        match self {
-            Self::Curl => curl_command(detail).into_bytes(),
-            Self::Requests => requests_script(detail).into_bytes(),
-            Self::Ginnel => ginnel_script(detail, agent).into_bytes(),
-            Self::Raw => raw_request(detail),
-            Self::Url => request_url(detail).into_bytes(),
-        }
-    }
-}
-
-/// Where the request goes to: the public address, or what the request itself named.
-fn request_url(detail: &RequestDetail) -> String {
-    detail.url.clone().unwrap_or_else(|| {
-        let host = detail.request.headers.iter().find(|field| has_name(field, "host"));
-        let host = host.map_or("localhost", |field| field.value.as_str());
-        format!("http://{host}{}", detail.summary.target)
-    })
-}
-
-fn has_name(field: &HeaderView, name: &str) -> bool {
-    field.name.eq_ignore_ascii_case(name)
-}
-
-fn sendable_headers(detail: &RequestDetail) -> impl Iterator<Item = &HeaderView> {
-    let is_generated = |field: &&HeaderView| {
-        is_made_anew(&field.name) || GENERATED_HEADERS.iter().any(|own| has_name(field, own))
-    };
-    detail.request.headers.iter().filter(move |field| !is_generated(field))
-}
-
-fn masking_note(detail: &RequestDetail) -> &'static str {
-    let masked = detail.request.masked
-        || detail.summary.target.contains(mask::MASK)
-        || detail.request.headers.iter().any(|field| field.value.contains(mask::MASK));
-    if masked { "# Secrets are masked; fill them in.\n" } else { "" }
-}
-
-/// For a POSIX shell.
-fn curl_command(detail: &RequestDetail) -> String {
-    let mut lines =
-        vec![format!("curl --globoff --path-as-is {}", quote_shell(&request_url(detail)))];
-    let method = detail.summary.method.as_str();
-    let body = &detail.request.body.0;
-    // Some say how long their body is although it is empty.
-    let is_sized = detail.request.headers.iter().any(|field| has_name(field, "content-length"));
-    let is_empty = detail.request.length == 0 && is_sized && !matches!(method, "GET" | "HEAD");
-    let has_body = !body.is_empty() || is_empty;
-    match method {
-        "HEAD" if !has_body => lines.push("--head".to_owned()),
-        // With a body, curl takes no `--head`, and waits for that of the answer until the end.
-        "HEAD" => lines.push("--request HEAD --ignore-content-length".to_owned()),
-        "GET" if !has_body => {}
-        method => lines.push(format!("--request {}", quote_shell(method))),
-    }
-    if method == "HEAD" && has_body {
-        lines.push("--header 'Connection: close'".to_owned());
-    }
-    lines.extend(suppressed_headers(detail, has_body).map(|name| format!("--header '{name}:'")));
-    for field in sendable_headers(detail) {
-        // Without a value, curl takes `name:` for the wish to leave the header out.
-        let header = match field.value.as_str() {
-            "" => format!("{};", field.name),
-            value => format!("{}: {value}", field.name),
+    /// Returns a captured request in this form. `agent` is the address of the agent API.
+    pub fn render_request(
+        self,
+        shared: &AgentInner,
+        record: &Arc<CaptureRecord>,
+        reveal: bool,
+        agent: &str,
+    ) -> Snippet {
+        let (copy, is_masked) = copy_request(shared, record, reveal);
+        let content = match self {
+            Self::Curl => curl_command(&copy).into_bytes(),
+            Self::Requests => python_script(&copy).into_bytes(),
+            Self::Httpie => httpie_command(&copy).into_bytes(),
+            Self::Ginnel => ginnel_script(&record.id, agent).into_bytes(),
+            Self::Raw => copy.request.to_bytes(replay_connection(&record.source)),
+            Self::Url => copy.url().into_bytes(),
         };
-        lines.push(format!("--header {}", quote_shell(&header)));
+        Snippet { content, is_masked: is_masked && self != Self::Ginnel }
     }
-    let mut before = String::new();
-    if has_body {
-        match std::str::from_utf8(body) {
-            // Only this option takes a leading @ for what it is.
-            Ok(text) if !text.contains('\0') && text.len() <= MAX_ARGUMENT_BYTES => {
-                lines.push(format!("--data-raw {}", quote_shell(text)))
-            }
-            _ => {
-                let octal = body.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
-                before = format!("printf '{octal}' | ");
-                lines.push("--data-binary @-".to_owned());
-            }
+}
+
+/// A captured request in another form.
+#[derive(Debug)]
+pub(super) struct Snippet {
+    pub content: Vec<u8>,
+    /// If true, secrets are masked in it.
+    pub is_masked: bool,
+}
+
+/// Returns the request of a record for a copy, with its secrets masked unless they are shown.
+///
+/// The second value is true if there are masked secrets.
+fn copy_request(
+    shared: &AgentInner,
+    record: &Arc<CaptureRecord>,
+    reveal: bool,
+) -> (SnippetRequest, bool) {
+    let message = record.lock_exchange().request.clone();
+    let origin = origin_of(shared, record, &message);
+    let mut copy = SnippetRequest {
+        origin,
+        request: message.to_outgoing(&record.source),
+        remarks: Vec::new(),
+    };
+    // The service that the copy is sent to writes it anew.
+    copy.request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case(CDN_LOOP.as_str()));
+    let masking = if reveal { Vec::new() } else { mask_request(&mut copy.request, &message) };
+    let is_masked = !masking.is_empty();
+    copy.remarks = masking;
+    if message.is_truncated() {
+        let (kept, all) = (message.body.len(), message.body_length.max(message.body.len() as u64));
+        let remark =
+            format!("The body is not whole: {kept} of at least {all} bytes were captured.");
+        copy.remarks.push(remark);
+    }
+    (copy, is_masked)
+}
+
+/// Returns scheme and authority of the address that a copy is sent to: the public one, or the one that the request names.
+fn origin_of(shared: &AgentInner, record: &CaptureRecord, message: &CapturedMessage) -> String {
+    let host = message.find_header("host").unwrap_or_else(|| "localhost".to_owned());
+    match public_url(shared, record, "") {
+        // The address of a wildcard endpoint is a pattern.
+        Some(url) if url.contains('*') => {
+            let scheme = url.split_once("://").map_or("http", |(scheme, _)| scheme);
+            format!("{scheme}://{host}")
+        }
+        Some(url) => url,
+        None => format!("http://{host}"),
+    }
+}
+
+/// Masks the secrets of a request. Returns remarks if there are some.
+fn mask_request(request: &mut OutgoingRequest, message: &CapturedMessage) -> Vec<String> {
+    let target = String::from_utf8_lossy(&request.start_line[1]).into_owned();
+    let masked_target = mask::target(&target);
+    let mut is_masked = masked_target != target;
+    if is_masked {
+        request.start_line[1] = masked_target.into_owned().into_bytes();
+    }
+    for (name, value) in &mut request.headers {
+        if let Some(masked) = masked_value(name, value) {
+            (*value, is_masked) = (masked, true);
         }
     }
-    format!("{}{before}{}\n", masking_note(detail), lines.join(" \\\n  "))
-}
-
-/// Headers that curl would add on its own, and the request does not have.
-fn suppressed_headers(
-    detail: &RequestDetail,
-    has_body: bool,
-) -> impl Iterator<Item = &'static str> {
-    let own = [("Accept", true), ("User-Agent", true), ("Content-Type", has_body)];
-    let missing = |name: &str| !detail.request.headers.iter().any(|field| has_name(field, name));
-    own.into_iter().filter(move |(name, is_added)| *is_added && missing(name)).map(|(name, _)| name)
-}
-
-/// A word for a POSIX shell; nothing is special between single quotes but their end.
-fn quote_shell(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-/// For Python with the library `requests`.
-fn requests_script(detail: &RequestDetail) -> String {
-    let mut script =
-        format!("{}import requests\n\nresponse = requests.request(\n", masking_note(detail));
-    script += &format!("    {},\n", python_string(&detail.summary.method));
-    script += &format!("    {},\n", python_string(&request_url(detail)));
-    script += "    headers={\n";
-    let mut seen: Vec<(String, String)> = Vec::new();
-    for field in sendable_headers(detail) {
-        match seen.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case(&field.name)) {
-            Some((_, value)) => *value = format!("{value}, {}", field.value),
-            None => seen.push((field.name.clone(), field.value.clone())),
+    for (name, value) in &mut request.trailers {
+        let masked = masked_value(name.as_str(), value.as_bytes());
+        if let Some(masked) = masked.and_then(|masked| HeaderValue::from_bytes(&masked).ok()) {
+            (*value, is_masked) = (masked, true);
         }
     }
-    for (name, value) in seen {
-        // As bytes, values with letters beyond ASCII arrive as they came.
-        script +=
-            &format!("        {}: {},\n", python_string(&name), python_bytes(value.as_bytes()));
+    let body = message.read_body();
+    let shown = MaskedBody::new(&body, &call_mask(message), CallSide::Request, false);
+    if let Some(replacement) = shown.replacement {
+        // The masked body has no content coding.
+        request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
+        (request.body, is_masked) = (replacement, true);
     }
-    script += "    },\n";
-    if !detail.request.body.0.is_empty() {
-        script += &format!("    data={},\n", python_bytes(&detail.request.body.0));
+    let mut remarks = Vec::new();
+    if shown.is_hidden {
+        remarks.push("The body may have secrets and cannot be read: it is left out.".to_owned());
     }
-    script + "    allow_redirects=False,\n)\nprint(response.status_code, response.text)\n"
+    if is_masked {
+        let remark = "Secrets are masked: fill them in, or show secrets and copy again.";
+        remarks.push(remark.to_owned());
+    }
+    remarks
 }
 
-/// For Python with ginnel: the agent sends it again, with its secrets.
-fn ginnel_script(detail: &RequestDetail, agent: &str) -> String {
-    let id = python_string(&detail.summary.id);
+/// Returns the masked value of a field, if it has a secret.
+fn masked_value(name: &str, value: &[u8]) -> Option<Vec<u8>> {
+    let text = String::from_utf8_lossy(value);
+    let masked = mask::header(name, &text);
+    (masked != text).then(|| masked.into_owned().into_bytes())
+}
+
+/// For Python with ginnel: the agent sends the request again, with its secrets.
+fn ginnel_script(id: &str, agent: &str) -> String {
     format!(
         "from ginnel import AgentClient\n\nwith AgentClient({}) as agent:\n    \
-         agent.requests.replay({id})\n    \
+         agent.requests.replay({})\n    \
          print(agent.requests.list(limit=1).first())\n",
-        python_string(agent)
+        python_string(agent),
+        python_string(id)
     )
-}
-
-fn python_string(text: &str) -> String {
-    let mut literal = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => literal.extend(['\\', letter]),
-            ' '..='~' => literal.push(letter),
-            _ if u32::from(letter) < 0x1_0000 => {
-                literal += &format!("\\u{:04x}", u32::from(letter));
-            }
-            _ => literal += &format!("\\U{:08x}", u32::from(letter)),
-        }
-    }
-    literal + "\""
-}
-
-fn python_bytes(bytes: &[u8]) -> String {
-    let mut literal = String::from("b\"");
-    for byte in bytes {
-        match byte {
-            b'"' | b'\\' => literal.extend(['\\', char::from(*byte)]),
-            b' '..=b'~' => literal.push(char::from(*byte)),
-            b'\n' => literal += "\\n",
-            b'\r' => literal += "\\r",
-            _ => literal += &format!("\\x{byte:02x}"),
-        }
-    }
-    literal + "\""
-}
-
-/// As it travelled, but for the framing of chunks.
-fn raw_request(detail: &RequestDetail) -> Vec<u8> {
-    let mut raw = Vec::new();
-    let mut head = HeadWriter::begin_line(detail.request.line.as_bytes(), &mut raw);
-    for field in &detail.request.headers {
-        head.field(&field.name, &field.value);
-    }
-    head.end();
-    raw.extend_from_slice(&detail.request.body.0);
-    raw
 }

@@ -20,9 +20,10 @@ export async function ask(path, { method = "GET", body } = {}) {
   return answer.status === 204 ? null : answer.json();
 }
 
-/** The response as text. */
-export async function askText(path) {
-  return (await reach(path, {})).text();
+/** The bytes of the response, and its headers. */
+export async function askBytes(path) {
+  const answer = await reach(path, {});
+  return { bytes: await answer.arrayBuffer(), headers: answer.headers };
 }
 
 async function reach(path, options) {

@@ -1,6 +1,7 @@
 // Everything about one request.
 
 import { hex, pairs, show, unread } from "./body.js";
+import { FORMS } from "./copies.js";
 import { button, bytes, decode, make, time } from "./dom.js";
 import { difference } from "./difference.js";
 import { marks } from "./list.js";
@@ -58,14 +59,13 @@ export function sizes({ received, sent, messages }) {
 }
 
 function tools(detail, actions) {
-  const copies = [["curl", "curl"], ["requests", "Python: requests"], ["ginnel", "Python: ginnel"], ["raw", "raw"], ["url", "URL"]];
   const copy = make("select", {
     "aria-label": "Copy the request as",
     change: (event) => {
       actions.copy(event.target.value);
       event.target.value = "";
     },
-  }, make("option", { value: "" }, "Copy as…"), ...copies.map(([value, name]) => make("option", { value }, name)));
+  }, make("option", { value: "" }, "Copy as…"), ...FORMS.map(([value, name]) => make("option", { value }, name)));
   return make("div", { class: "tools" },
     button("↻ Replay", actions.replay, { id: "replay", class: detail.held ? null : "strong", "aria-keyshortcuts": "r" }),
     button("Edit and replay", actions.edit, { id: "edit", "aria-keyshortcuts": "e" }),

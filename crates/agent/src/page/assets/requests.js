@@ -2,13 +2,14 @@
 
 import { askTunnel, holdLike, mockLike, pin, repeat, writeNote } from "./actions.js";
 import { compose } from "./compose.js";
+import { copyOf } from "./copies.js";
 import { announce, button, byId, bytes, make, say } from "./dom.js";
 import { edit } from "./editor.js";
 import { drawChips, hint, savedMenu } from "./filters.js";
 import { heldBar, showHeld } from "./held.js";
 import { help, onKeys } from "./keys.js";
 import { makeList } from "./list.js";
-import { confirm, copyText, empty, notice, splitter } from "./ui.js";
+import { confirm, copyText, empty, notice, splitter, toast } from "./ui.js";
 import { Live } from "./live.js";
 import { followOutage, showState } from "./outage.js";
 import { render, sizes } from "./detail.js";
@@ -16,7 +17,7 @@ import { keepMessages, messagesOf } from "./messages.js";
 import { ScheduleList } from "./schedules.js";
 import { Selection } from "./selection.js";
 import { Start } from "./start.js";
-import { ask, askText, query } from "./server.js";
+import { ask, query } from "./server.js";
 import { isFolded, seldomTools } from "./tools.js";
 
 const PREVIEW = 60;
@@ -486,12 +487,12 @@ async function modify() {
 
 let copying;
 
-async function copy(form) {
+async function copy(form, reveal = page.reveal) {
   if (!form) return;
   try {
-    const content = await askText(
-      `/inspect/data/requests/${page.chosen}/copy${query({ as: form, reveal: page.reveal ? "1" : "" })}`);
-    if (!await copyText(content)) return;
+    const { text, isMasked } = await copyOf(page.chosen, form, reveal);
+    if (!await copyText(text)) return;
+    if (isMasked) toast("Secrets are masked in the copy", ["Copy with secrets", () => copy(form, true)]);
     page.copied = true;
     drawCopied();
     clearTimeout(copying);

@@ -1,13 +1,12 @@
 // What can be done with several requests at once.
 
 import { announce, button, byId, make, say } from "./dom.js";
+import { FORMS, copyOf } from "./copies.js";
 import { difference } from "./difference.js";
-import { ask, askText, query } from "./server.js";
+import { ask, query } from "./server.js";
 import { shared } from "./share.js";
 import { isFolded } from "./tools.js";
 import { confirm, copyText, menu, notice, toast } from "./ui.js";
-
-const FORMS = [["curl", "curl"], ["requests", "Python: requests"], ["ginnel", "Python: ginnel"], ["raw", "raw"], ["url", "URL"]];
 
 /** The bar that is shown while requests are selected. */
 export class Selection {
@@ -69,11 +68,13 @@ export class Selection {
     });
   }
 
-  async copy(form) {
+  async copy(form, reveal = this.revealed()) {
     try {
-      const reveal = this.revealed() ? "1" : "";
-      const texts = await Promise.all(this.keys().map((id) => askText(`/inspect/data/requests/${id}/copy${query({ as: form, reveal })}`)));
-      if (await copyText(texts.join("\n"))) toast(`${texts.length} requests were copied`);
+      const copies = await Promise.all(this.keys().map((id) => copyOf(id, form, reveal)));
+      if (!await copyText(copies.map(({ text }) => text).join("\n"))) return;
+      const masked = copies.some(({ isMasked }) => isMasked);
+      toast(`${copies.length} requests were copied${masked ? ", with secrets masked" : ""}`,
+        masked ? ["Copy with secrets", () => this.copy(form, true)] : null);
     } catch (error) {
       notice(error.message);
     }
