@@ -497,3 +497,20 @@ def test_calls_take_the_options_of_the_clients(tmp_path: Path) -> None:
     assert run(*call, "--client-key", missing, **known).returncode == 2
     refused = run(*call, **known, GINNEL_CLIENT_CERT=missing)
     assert "GINNEL_CLIENT_CERT=" in refused.stderr
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_files_of_json_may_begin_with_a_byte_order_mark(
+    ginnel_agent: ginnel.Agent, tmp_path: Path, mark: bytes
+) -> None:
+    entry = {"request": {"method": "GET", "url": "https://a.test/marked"}, "response": {}}
+    archive = tmp_path / "requests.har"
+    archive.write_bytes(mark + json.dumps({"log": {"entries": [entry]}}).encode())
+
+    loaded = run(
+        "local", "requests", "load", "--file", str(archive), GINNEL_AGENT_URL=ginnel_agent.url
+    )
+
+    assert loaded.returncode == 0, loaded.stderr
+    with ginnel_agent.client() as client:
+        assert [captured.request.uri for captured in client.requests.list()] == ["/marked"]

@@ -187,7 +187,8 @@ def test_an_answer_that_breaks_off_says_so_everywhere(agent: ginnel.Agent, body:
     assert (captured.response.status, captured.response.truncated) == ("200 OK", True)
     assert error in repr(captured)
     assert error in captured._repr_html_()
-    assert (entry["comment"], entry["response"]["comment"]) == (error, error)
+    response = entry["response"]
+    assert (response["_error"], response["comment"]) == (error, error)
     assert error in shown
     assert "truncated" in shown
 

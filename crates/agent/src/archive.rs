@@ -1,13 +1,19 @@
-//! Reading archives in the HTTP Archive format, version 1.2, of this agent or of anybody.
+//! Reading archives in the HTTP Archive format, version 1.2, of any program.
 //!
-//! An archive is a stranger's: each entry is read for itself, within limits, and one that is no exchange
-//! of HTTP is left out with the reason.
+//! A stranger has written the archive: each entry is read separately, within limits, and leniently. An entry that is not an
+//! exchange of HTTP is left out with the reason. Unreadable parts of the others are reported.
+
+mod fields;
+mod post_data;
+mod sockets;
 
 use std::time::Duration;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use chrono::{DateTime, Utc};
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value};
 
@@ -19,6 +25,9 @@ use ginnel_http1::HeadWriter;
 use super::capture::{
     CaptureSource, CapturedExchange, CapturedMessage, ExchangeMarks, ImportedCapture,
 };
+use fields::UnreadFields;
+use post_data::{PostedBody, cookie_header};
+pub(super) use sockets::encode_message;
 
 /// How many entries an archive may have.
 const MAX_ENTRIES: usize = 10_000;
@@ -38,14 +47,16 @@ pub(super) const RAW_TARGET: &str = "_rawTarget";
 /// What cannot stand in the target of a request as it is.
 const NOT_IN_TARGETS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
 
-/// What an archive holds.
+/// The content of an archive.
 #[derive(Debug, Default)]
 pub(super) struct ReadArchive {
     pub captures: Vec<ImportedCapture>,
-    /// How many entries were left out.
+    /// The number of entries that were left out.
     pub skipped: usize,
-    /// Why, of the first ones.
+    /// The reasons, and the unreadable parts of other entries. The last one counts those that are not listed.
     pub problems: Vec<String>,
+    /// The fields that were not read, such as `entries[].serverIPAddress`.
+    pub ignored: Vec<String>,
 }
 
 /// Reads the `log` of an archive; of each body so many bytes are kept.
@@ -61,75 +72,257 @@ pub(super) fn read_archive(
     if entries.len() > MAX_ENTRIES {
         return Err(format!("log.entries: {} entries, at most {MAX_ENTRIES}", entries.len()));
     }
-    let mut archive = ReadArchive::default();
+    let (mut archive, mut unread, mut problems) =
+        (ReadArchive::default(), UnreadFields::default(), Vec::new());
+    unread.add_log(log);
     for (index, entry) in entries.iter().enumerate() {
-        match read_entry(entry, max_body) {
-            Ok(capture) => archive.captures.push(capture),
+        let mut reader = EntryReader { max_body, remarks: Vec::new() };
+        match reader.read_entry(entry) {
+            Ok(capture) => {
+                archive.captures.push(capture);
+                unread.add_entry(entry);
+            }
             Err(problem) => {
                 archive.skipped += 1;
-                if archive.problems.len() < MAX_PROBLEMS {
-                    archive.problems.push(format!("log.entries[{index}].{problem}"));
-                }
+                reader.remarks = vec![problem];
             }
         }
+        let place = |problem| format!("log.entries[{index}].{problem}");
+        problems.extend(reader.remarks.into_iter().map(place));
     }
+    let unlisted = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
+    problems.extend((unlisted > 0).then(|| format!("{unlisted} more are not listed")));
+    (archive.problems, archive.ignored) = (problems, unread.into_names());
     Ok(archive)
 }
 
-fn read_entry(entry: &Value, max_body: usize) -> Result<ImportedCapture, String> {
-    let request = &entry["request"];
-    let (origin, target) = split_url(text_member(request, "url"))?;
-    let target = raw_target(request, &target).unwrap_or_else(|| target.into_bytes());
-    let start = DateTime::parse_from_rfc3339(text_member(entry, "startedDateTime"));
-    let start = start.map_err(|error| format!("startedDateTime: {error}"))?.with_timezone(&Utc);
-    let error = truncate_text(text_member(entry, "comment"), MAX_TEXT_BYTES);
-    let (marks, took) = read_timings(&entry["timings"]);
-    let mut exchange = CapturedExchange::ended(marks, took);
-    exchange.request = read_request(request, &target, max_body)?;
-    exchange.response = read_response(&entry["response"], max_body)?;
-    exchange.error = Some(error).filter(|error| !error.is_empty());
-    exchange.note = truncate_text(text_member(entry, "_note"), MAX_TEXT_BYTES);
-    let replay_of = truncate_text(text_member(entry, "_replayOf"), MAX_NAME_BYTES);
-    let source = CaptureSource {
-        remote_addr: truncate_text(text_member(entry, "_clientAddress"), MAX_NAME_BYTES),
-        replay_of: Some(replay_of).filter(|id| !id.is_empty()),
-        imported_from: Some(origin),
-        ..CaptureSource::default()
-    };
-    let tunnel_name = truncate_text(text_member(entry, "_tunnel"), MAX_NAME_BYTES);
-    Ok(ImportedCapture { tunnel_name, source, start, exchange })
+/// Reads an entry, and notes its unreadable parts.
+struct EntryReader {
+    /// The number of bytes that are kept of a body.
+    max_body: usize,
+    remarks: Vec<String>,
 }
 
-fn read_request(
-    request: &Value,
-    target: &[u8],
-    max_body: usize,
-) -> Result<CapturedMessage, String> {
-    let method = text_member(request, "method");
-    if !is_token(method) || method.len() > MAX_METHOD_BYTES {
-        return Err("request.method: is no method".to_owned());
-    }
-    let version = http_version(request);
-    let line = [method.as_bytes(), target, version.as_bytes()].join(&b' ');
-    let head = encode_head(&line, &request["headers"], "request")?;
-    let data = &request["postData"];
-    // What browsers write does not say it, and what this agent writes says it in the comment.
-    let is_base64 =
-        [text_member(data, "encoding"), text_member(data, "comment")].contains(&"base64");
-    let body = match data["text"].as_str() {
-        Some(body) => {
-            let decoded = decode_body(body, is_base64, &head);
-            decoded.ok_or("request.postData.text: is no base64")?
+impl EntryReader {
+    fn read_entry(&mut self, entry: &Value) -> Result<ImportedCapture, String> {
+        let request = &entry["request"];
+        let headers = self.read_headers(request, "request")?;
+        let (origin, target) = split_url(&full_url(request, &headers))?;
+        let target = with_query(target, &request["queryString"]);
+        let target = raw_target(request, &target).unwrap_or_else(|| target.into_bytes());
+        let start = self.read_start(entry);
+        let (marks, took) = read_timings(entry);
+        let mut exchange = CapturedExchange::ended(marks, took);
+        exchange.request = self.read_request(request, &target, headers)?;
+        exchange.response = self.read_response(&entry["response"])?;
+        (exchange.error, exchange.note) = read_comments(entry);
+        if let Some(messages) = entry["_webSocketMessages"].as_array() {
+            let (log, unread) = sockets::read_socket(messages, start, self.max_body);
+            exchange.socket = Some(log);
+            if unread > 0 {
+                self.remarks.push(format!("_webSocketMessages: {unread} cannot be read"));
+            }
         }
-        None => encode_form(&data["params"]).into_bytes(),
-    };
-    let sent = request["bodySize"].as_u64();
-    let mut request = captured_message(&head, &body, sent, max_body);
-    if is_base64 && is_still_coded(&request, sent) {
-        (request.is_decoded, request.cut_off) = (false, request.body.len() < body.len());
-        request.body_length = body.len() as u64;
+        let replay_of = truncate_text(text_member(entry, "_replayOf"), MAX_NAME_BYTES);
+        let source = CaptureSource {
+            remote_addr: truncate_text(text_member(entry, "_clientAddress"), MAX_NAME_BYTES),
+            replay_of: Some(replay_of).filter(|id| !id.is_empty()),
+            imported_from: Some(origin),
+            ..CaptureSource::default()
+        };
+        let tunnel_name = truncate_text(text_member(entry, "_tunnel"), MAX_NAME_BYTES);
+        Ok(ImportedCapture { tunnel_name, source, start, exchange })
     }
-    Ok(request)
+
+    /// Reads the time at which the request began. Without one, the exchange is as old as its import.
+    fn read_start(&mut self, entry: &Value) -> DateTime<Utc> {
+        let written = &entry["startedDateTime"];
+        let start = match written {
+            Value::String(text) => parse_time(text),
+            written => written.as_f64().and_then(|milliseconds| {
+                DateTime::from_timestamp_millis(
+                    milliseconds.clamp(0.0, MAX_MILLISECONDS * 1e3) as i64
+                )
+            }),
+        };
+        start.unwrap_or_else(|| {
+            let problem = match written {
+                Value::Null => {
+                    "startedDateTime: is missing; the time of the import is used".to_owned()
+                }
+                written => format!(
+                    "startedDateTime: {} is not a time; the time of the import is used",
+                    truncate_text(&written.to_string(), MAX_NAME_BYTES)
+                ),
+            };
+            self.remarks.push(problem);
+            Utc::now()
+        })
+    }
+
+    fn read_request(
+        &mut self,
+        request: &Value,
+        target: &[u8],
+        mut headers: Vec<(String, String)>,
+    ) -> Result<CapturedMessage, String> {
+        let method = text_member(request, "method");
+        if !is_token(method) || method.len() > MAX_METHOD_BYTES {
+            return Err("request.method: is no method".to_owned());
+        }
+        let body = PostedBody::read(&request["postData"], &headers)?;
+        if let Some(content_type) = body.content_type.filter(|_| !body.bytes.is_empty()) {
+            headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+            headers.push(("Content-Type".to_owned(), content_type));
+        }
+        if find_value(&headers, "cookie").is_none() {
+            let cookie = cookie_header(&request["cookies"]);
+            headers.extend(cookie.map(|cookie| ("Cookie".to_owned(), cookie)));
+        }
+        let line = [method.as_bytes(), target, http_version(request).as_bytes()].join(&b' ');
+        let head = encode_head(&line, &headers, "request")?;
+        let sent = request["bodySize"].as_u64().filter(|_| !body.is_rebuilt);
+        let mut request = captured_message(&head, &body.bytes, sent, self.max_body);
+        if body.is_base64 && is_still_coded(&request, sent) {
+            (request.is_decoded, request.cut_off) = (false, request.body.len() < body.bytes.len());
+            request.body_length = body.bytes.len() as u64;
+        }
+        Ok(request)
+    }
+
+    fn read_response(&mut self, response: &Value) -> Result<Option<CapturedMessage>, String> {
+        let status = match &response["status"] {
+            Value::String(text) => text.trim().parse().unwrap_or_default(),
+            status => status.as_u64().unwrap_or_default(),
+        };
+        if status == 0 {
+            return Ok(None);
+        }
+        if !(100..=999).contains(&status) {
+            return Err(format!("response.status: {status} is no status"));
+        }
+        let version = http_version(response);
+        let reason =
+            replace_controls(&truncate_text(text_member(response, "statusText"), MAX_TEXT_BYTES));
+        let line = format!("{version} {status} {reason}");
+        let headers = self.read_headers(response, "response")?;
+        let head = encode_head(line.trim_end().as_bytes(), &headers, "response")?;
+        let content = &response["content"];
+        let text = text_member(content, "text");
+        let body = match text_member(content, "encoding").eq_ignore_ascii_case("base64") {
+            true => decode_base64(text).ok_or("response.content.text: is no base64")?,
+            false => decode_text(text, find_value(&headers, "content-type").unwrap_or_default()),
+        };
+        let sent = response["bodySize"].as_u64();
+        let mut message = captured_message(&head, &body, sent, self.max_body);
+        message.cut_off |= text_member(content, "comment").starts_with("the first ");
+        Ok(Some(message))
+    }
+
+    /// Reads headers: a list of objects, a list of pairs, or an object. HTTP/2 has fields whose names begin with a colon; method and
+    /// URL have their values.
+    fn read_headers(
+        &mut self,
+        message: &Value,
+        whose: &str,
+    ) -> Result<Vec<(String, String)>, String> {
+        let pairs: Vec<(&str, Vec<&Value>)> = match &message["headers"] {
+            Value::Array(list) => list
+                .iter()
+                .map(|header| match header.as_array().map(Vec::as_slice) {
+                    Some([name, value]) => (name.as_str().unwrap_or_default(), vec![value]),
+                    _ => (text_member(header, "name"), vec![&header["value"]]),
+                })
+                .collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| {
+                    (
+                        name.as_str(),
+                        value.as_array().map_or(vec![value], |all| all.iter().collect()),
+                    )
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let mut headers = Vec::new();
+        for (name, values) in pairs {
+            if is_token(name) {
+                headers.extend(values.iter().map(|value| (name.to_owned(), header_text(value))));
+            } else if !name.starts_with(':') {
+                let shown = truncate_text(name, MAX_NAME_BYTES);
+                self.remarks.push(format!("{whose}.headers: {shown:?} is not a name; left out"));
+            }
+        }
+        if headers.len() > MAX_HEADERS {
+            return Err(format!("{whose}.headers: are too many, or too long"));
+        }
+        Ok(headers)
+    }
+}
+
+/// Returns the value of a header as text without line ends.
+fn header_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => replace_controls(text),
+        Value::Null => String::new(),
+        value => replace_controls(&value.to_string()),
+    }
+}
+
+/// Returns the URL of a request. Some programs write only its path.
+fn full_url(request: &Value, headers: &[(String, String)]) -> String {
+    let url = text_member(request, "url");
+    match find_value(headers, "host") {
+        Some(host) if url.starts_with('/') && !url.starts_with("//") => {
+            format!("http://{host}{url}")
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// Adds the query of an archive that has it only in a list of its own.
+fn with_query(target: String, query: &Value) -> String {
+    let pairs = query.as_array().map_or(&[][..], Vec::as_slice);
+    if target.contains('?') || pairs.is_empty() {
+        return target;
+    }
+    let mut form = url::form_urlencoded::Serializer::new(String::new());
+    for pair in pairs {
+        form.append_pair(text_member(pair, "name"), text_member(pair, "value"));
+    }
+    format!("{target}?{}", form.finish())
+}
+
+/// Returns the reason of a failure, and the note. In archives of earlier versions of this agent, the comment is the reason.
+fn read_comments(entry: &Value) -> (Option<String>, String) {
+    let text = |text: &str| truncate_text(text, MAX_TEXT_BYTES);
+    let (comment, note) = (text_member(entry, "comment"), text_member(entry, "_note"));
+    let failure = text_member(&entry["response"], "_error");
+    let is_failure = failure.is_empty()
+        && !comment.is_empty()
+        && text_member(&entry["response"], "comment") == comment;
+    let (error, note) = match is_failure {
+        true => (comment, note),
+        false => (failure, if note.is_empty() { comment } else { note }),
+    };
+    (Some(text(error)).filter(|error| !error.is_empty()), text(note))
+}
+
+/// Parses a time. Without a zone it is in UTC.
+fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    let with_zone =
+        DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc2822(text));
+    let local = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f%z"];
+    let without = || {
+        local.iter().find_map(|form| {
+            let zoned = DateTime::parse_from_str(text, form).map(|time| time.with_timezone(&Utc));
+            zoned.or_else(|_| NaiveDateTime::parse_from_str(text, form).map(|it| it.and_utc())).ok()
+        })
+    };
+    with_zone.map(|time| time.with_timezone(&Utc)).ok().or_else(without)
 }
 
 /// Returns true if the bytes of a body have the coding that the head names: they begin as such bytes do, or
@@ -146,28 +339,6 @@ fn is_still_coded(message: &CapturedMessage, sent: Option<u64>) -> bool {
         "identity" => false,
         _ => sent == Some(bytes.len() as u64),
     }
-}
-
-fn read_response(response: &Value, max_body: usize) -> Result<Option<CapturedMessage>, String> {
-    let status = response["status"].as_u64().unwrap_or_default();
-    if status == 0 {
-        return Ok(None);
-    }
-    if !(100..=999).contains(&status) {
-        return Err(format!("response.status: {status} is no status"));
-    }
-    let version = http_version(response);
-    let reason =
-        replace_controls(&truncate_text(text_member(response, "statusText"), MAX_TEXT_BYTES));
-    let line = format!("{version} {status} {reason}");
-    let head = encode_head(line.trim_end().as_bytes(), &response["headers"], "response")?;
-    let content = &response["content"];
-    let is_base64 = text_member(content, "encoding").eq_ignore_ascii_case("base64");
-    let body = decode_body(text_member(content, "text"), is_base64, &head);
-    let body = body.ok_or("response.content.text: is no base64")?;
-    let mut message = captured_message(&head, &body, response["bodySize"].as_u64(), max_body);
-    message.cut_off |= text_member(content, "comment").starts_with("the first ");
-    Ok(Some(message))
 }
 
 /// A message with as much of its body as is kept. Archives have bodies as people read them, with headers
@@ -236,31 +407,32 @@ pub(super) fn is_kept_by_url(target: &[u8]) -> bool {
     target.iter().all(|byte| byte.is_ascii() && !b"\"<>#".contains(byte))
 }
 
-/// A head of this line and these headers; names that are none are left out.
-fn encode_head(line: &[u8], headers: &Value, whose: &str) -> Result<Vec<u8>, String> {
+/// Returns a head with this line and these headers.
+fn encode_head(line: &[u8], headers: &[(String, String)], whose: &str) -> Result<Vec<u8>, String> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if headers.len() > MAX_HEADERS || line.len() + bytes > MAX_HEAD_BYTES {
+        return Err(format!("{whose}.headers: are too many, or too long"));
+    }
     let mut head = Vec::new();
     let mut writer = HeadWriter::begin_line(line, &mut head);
-    let headers = headers.as_array().map_or(&[][..], Vec::as_slice);
-    let named =
-        headers.iter().map(|header| (text_member(header, "name"), text_member(header, "value")));
-    let (mut count, mut bytes) = (0, line.len());
-    for (name, value) in named.filter(|(name, _)| is_token(name)) {
-        (count, bytes) = (count + 1, bytes + name.len() + value.len());
-        if count > MAX_HEADERS || bytes > MAX_HEAD_BYTES {
-            return Err(format!("{whose}.headers: are too many, or too long"));
-        }
-        writer.field(name, replace_controls(value));
+    for (name, value) in headers {
+        writer.field(name, value);
     }
     writer.end();
     Ok(head)
 }
 
-/// The parts of the time, which are -1 or missing where they are not known.
-fn read_timings(timings: &Value) -> (ExchangeMarks, Duration) {
-    let part = |name: &str| {
-        let milliseconds = timings[name].as_f64().unwrap_or_default();
+/// Returns the parts of the time, which are -1 or missing if they are not known.
+fn read_timings(entry: &Value) -> (ExchangeMarks, Duration) {
+    let read = |value: &Value| {
+        let milliseconds = value.as_f64().unwrap_or_default();
         Duration::from_secs_f64(milliseconds.clamp(0.0, MAX_MILLISECONDS) / 1000.0)
     };
+    let timings = &entry["timings"];
+    if timings.as_object().is_none_or(Map::is_empty) {
+        return (ExchangeMarks::default(), read(&entry["time"]));
+    }
+    let part = |name: &str| read(&timings[name]);
     let connecting = part("blocked") + part("dns");
     let connected = connecting + part("connect");
     let first_byte = connected + part("send") + part("wait");
@@ -280,32 +452,36 @@ fn http_version(message: &Value) -> &'static str {
     }
 }
 
-fn encode_form(params: &Value) -> String {
-    let mut form = url::form_urlencoded::Serializer::new(String::new());
-    for param in params.as_array().map_or(&[][..], Vec::as_slice) {
-        form.append_pair(text_member(param, "name"), text_member(param, "value"));
-    }
-    form.finish()
+/// Decodes base64 with line ends, without padding, and in the alphabet of URLs, as programs write it.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &ALPHABET,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let letters = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => byte,
+    });
+    LENIENT.decode(letters.collect::<Vec<_>>()).ok()
 }
 
-/// Returns the bytes of a body: those in base64, or text in the charset that its head or the text itself names.
-fn decode_body(body: &str, is_base64: bool, head: &[u8]) -> Option<Vec<u8>> {
-    if is_base64 {
-        return STANDARD.decode(body.trim()).ok();
-    }
-    let content_type = CapturedMessage::new(head, false).find_header("content-type");
-    let head = BodyHead {
-        content_type: content_type.as_deref().unwrap_or_default(),
-        ..BodyHead::default()
-    };
-    let read = ReadableBody::read(&head, body.as_bytes(), 0);
+/// Returns a text in the charset that its type or the text itself names.
+fn decode_text(text: &str, content_type: &str) -> Vec<u8> {
+    let head = BodyHead { content_type, ..BodyHead::default() };
+    let read = ReadableBody::read(&head, text.as_bytes(), 0);
     // The text itself is Unicode: zeros in it do not make it UTF-16.
     if !read.is_charset_stated() {
-        return Some(body.as_bytes().to_vec());
+        return text.as_bytes().to_vec();
     }
     // The charset has the byte order mark.
-    let text = body.strip_prefix('\u{feff}').unwrap_or(body);
-    Some(read.encode_text(text).unwrap_or_else(|_| body.as_bytes().to_vec()))
+    let unmarked = text.strip_prefix('\u{feff}').unwrap_or(text);
+    read.encode_text(unmarked).unwrap_or_else(|_| text.as_bytes().to_vec())
+}
+
+fn find_value<'h>(headers: &'h [(String, String)], name: &str) -> Option<&'h str> {
+    let found = headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.as_str())
 }
 
 fn text_member<'v>(value: &'v Value, name: &str) -> &'v str {
@@ -406,7 +582,6 @@ mod tests {
             ("/request/url", json!(7), "request.url"),
             ("/request/method", json!("GET / HTTP/1.1\r\nX:"), "request.method"),
             ("/request/method", json!("X".repeat(100)), "request.method"),
-            ("/startedDateTime", json!("yesterday"), "startedDateTime"),
             ("/response/status", json!(7), "response.status"),
             ("/response/content/text", json!("???"), "response.content.text"),
             ("/request/postData", json!({"text": "?", "encoding": "base64"}), "request.postData"),
@@ -427,7 +602,8 @@ mod tests {
         }
         let log = json!({"entries": vec![json!(1); 30]});
         let archive = read_archive(log.as_object().unwrap(), 1).unwrap();
-        assert_eq!((archive.skipped, archive.problems.len()), (30, MAX_PROBLEMS));
+        assert_eq!((archive.skipped, archive.problems.len()), (30, MAX_PROBLEMS + 1));
+        assert_eq!(archive.problems.last().unwrap(), "10 more are not listed");
         let entries = json!({"entries": vec![json!(1); MAX_ENTRIES + 1]});
         for log in [json!({}), json!({"entries": 1}), entries] {
             assert!(read_archive(log.as_object().unwrap(), 1).is_err());

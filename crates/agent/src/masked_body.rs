@@ -2,6 +2,7 @@
 
 use ginnel_api::mask::{self, CallMask, CallSide, MASK};
 use ginnel_content::form::form_pairs;
+use ginnel_content::multipart::write_parts;
 use ginnel_content::{BodyKind, BodyPart, Multipart, ReadableBody, split_parts};
 
 /// A body, or its parts, with secrets masked unless they are to be shown.
@@ -95,7 +96,7 @@ impl MaskedBody {
         let has_secrets = !reveal && has_secrets_around(split);
         let replacement = (masked.is_some() || has_secrets).then(|| {
             let heads = parts.iter().map(|part| part.headers.as_slice());
-            join_parts(&split.boundary, heads.zip(shown))
+            write_parts(&split.boundary, heads.zip(shown.iter().map(Vec::as_slice)))
         });
         Self { parts, is_whole: split.is_whole, replacement, ..Self::default() }
     }
@@ -148,7 +149,7 @@ fn mask_parts(split: &Multipart<'_>, contents: &[Vec<u8>]) -> Option<Vec<Vec<u8>
     }
     let boundary = format!("part-{:032x}", u128::from_be_bytes(random));
     let heads = split.parts.iter().map(|part| part.headers.as_slice());
-    let whole = join_parts(&boundary, heads.zip(contents));
+    let whole = write_parts(&boundary, heads.zip(contents.iter().map(Vec::as_slice)));
     let masked = mask::body("multipart/form-data", &whole)?;
     let content_type = format!("multipart/form-data; boundary={boundary}");
     let parts = split_parts(&content_type, &masked).map(|split| split.parts).unwrap_or_default();
@@ -160,25 +161,6 @@ fn mask_parts(split: &Multipart<'_>, contents: &[Vec<u8>]) -> Option<Vec<Vec<u8>
 /// Returns true if there are secrets before the first part or after the last one.
 fn has_secrets_around(split: &Multipart<'_>) -> bool {
     [split.preamble, split.epilogue].iter().any(|text| mask::body("text/plain", text).is_some())
-}
-
-/// Writes parts as a body.
-fn join_parts<'a>(
-    boundary: &str,
-    parts: impl Iterator<Item = (&'a [(String, String)], &'a Vec<u8>)>,
-) -> Vec<u8> {
-    let mut body = Vec::new();
-    for (headers, content) in parts {
-        body.extend(format!("--{boundary}\r\n").into_bytes());
-        for (name, value) in headers {
-            body.extend(format!("{name}: {value}\r\n").into_bytes());
-        }
-        body.extend(b"\r\n");
-        body.extend(content);
-        body.extend(b"\r\n");
-    }
-    body.extend(format!("--{boundary}--\r\n").into_bytes());
-    body
 }
 
 /// Masks the names and values of a form. They are masked together, because one field may name the secret in another.

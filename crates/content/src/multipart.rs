@@ -7,7 +7,7 @@ use ginnel_http1::{media_type_in, media_type_parameters};
 
 use crate::charset::Charset;
 use crate::disposition::Disposition;
-use crate::head_text::{decode_head, find_header, part_headers};
+use crate::head_text::{PartHeader, decode_head, find_header, part_headers};
 
 /// The largest number of parts that are split off.
 const MAX_PARTS: usize = 2000;
@@ -56,6 +56,58 @@ pub struct BodyPart<'a> {
     pub is_cut: bool,
     /// The charset of parts that name none, from a field `_charset_` or from the header of the body.
     pub form_charset: Option<Charset>,
+}
+
+/// A field of a form that is written in parts.
+#[derive(Debug)]
+pub struct FormField<'f> {
+    /// The name of the field.
+    pub name: &'f str,
+    /// The name of the file.
+    pub file_name: Option<&'f str>,
+    /// The value of `Content-Type`.
+    pub content_type: Option<&'f str>,
+    /// The content.
+    pub content: &'f [u8],
+}
+
+/// Writes a form in parts, with names that are quoted as browsers quote them (HTML, section 4.10.22.8).
+pub fn write_form(boundary: &str, fields: &[FormField<'_>]) -> Vec<u8> {
+    let quote = |text: &str| text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+    let heads = fields.iter().map(|field| {
+        let mut disposition = format!("form-data; name=\"{}\"", quote(field.name));
+        if let Some(file_name) = field.file_name {
+            disposition += &format!("; filename=\"{}\"", quote(file_name));
+        }
+        let content_type = field.content_type.map(|it| it.replace(['\r', '\n'], " "));
+        let named = [
+            Some(("Content-Disposition", disposition)),
+            content_type.map(|it| ("Content-Type", it)),
+        ];
+        named.into_iter().flatten().map(|(name, value)| (name.to_owned(), value)).collect()
+    });
+    let heads: Vec<Vec<PartHeader>> = heads.collect();
+    let contents = fields.iter().map(|field| field.content);
+    write_parts(boundary, heads.iter().map(Vec::as_slice).zip(contents))
+}
+
+/// Writes parts as a body.
+pub fn write_parts<'p>(
+    boundary: &str,
+    parts: impl Iterator<Item = (&'p [(String, String)], &'p [u8])>,
+) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (headers, content) in parts {
+        body.extend(format!("--{boundary}\r\n").into_bytes());
+        for (name, value) in headers {
+            body.extend(format!("{name}: {value}\r\n").into_bytes());
+        }
+        body.extend(b"\r\n");
+        body.extend(content);
+        body.extend(b"\r\n");
+    }
+    body.extend(format!("--{boundary}--\r\n").into_bytes());
+    body
 }
 
 /// Splits a body by the boundary in its `Content-Type`. Returns `None` if the body has no such boundary.
@@ -224,6 +276,30 @@ mod tests {
             (name, String::from_utf8_lossy(part.bytes).into_owned())
         });
         Some((pairs.collect(), split.is_whole))
+    }
+
+    #[test]
+    fn a_form_is_read_as_it_was_written() {
+        let field = FormField {
+            name: "a\"b\r\nc",
+            file_name: Some("tea.txt"),
+            content_type: Some("text/plain"),
+            content: b"green\r\n--X",
+        };
+        let plain = FormField { name: "n", file_name: None, content_type: None, content: b"" };
+
+        let body = write_form("XX", &[field, plain]);
+
+        let split = split_parts(TYPE, &body).unwrap();
+        let [first, second] = split.parts.as_slice() else { panic!("{split:?}") };
+        assert_eq!(first.name.as_deref(), Some("a\"b\r\nc"));
+        assert_eq!(first.file_name.as_deref(), Some("tea.txt"));
+        assert_eq!(
+            (first.content_type.as_str(), first.bytes),
+            ("text/plain", &b"green\r\n--X"[..])
+        );
+        assert_eq!((second.name.as_deref(), second.bytes), (Some("n"), &b""[..]));
+        assert!(split.is_whole);
     }
 
     #[test]

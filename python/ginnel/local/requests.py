@@ -213,7 +213,9 @@ class ImportedRequests(Record):
     skipped: int
     """How many entries were left out."""
     problems: list[str] = field(hash=False)
-    """Why, of the first ones."""
+    """The reasons, and the unreadable parts of other entries: the first 20."""
+    ignored: list[str] = field(hash=False)
+    """Fields that have a value and were not kept, such as `entries[].serverIPAddress`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 

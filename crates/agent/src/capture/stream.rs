@@ -115,7 +115,7 @@ impl SocketLog {
     }
 
     /// Keeps a message, and of those before it as many as fit into so many bytes.
-    pub(super) fn push_message(&mut self, message: SocketMessage, most: usize) {
+    pub(crate) fn push_message(&mut self, message: SocketMessage, most: usize) {
         self.bytes[usize::from(message.side == StreamSide::Server)] += message.size;
         self.cost += message.memory_cost();
         self.messages.push_back(message);

@@ -10,9 +10,10 @@ use ginnel_api::mask::{self, CallMask, CallSide};
 use ginnel_net::ChannelBody;
 
 use super::body_view::ArchiveText;
+use super::messages::mask_data;
 use super::view::{HeaderView, MessageView, TimingView, call_mask, public_url};
-use crate::archive::{RAW_TARGET, is_kept_by_url};
-use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming};
+use crate::archive::{RAW_TARGET, encode_message, is_kept_by_url};
+use crate::capture::{CaptureRecord, CapturedMessage, ExchangeTiming, SocketLog, SocketMessage};
 use crate::inner::AgentInner;
 
 /// Takes the next piece; false when nobody reads any more.
@@ -38,7 +39,7 @@ pub(super) fn write_archive<'a>(
     let creator = json!({"name": "ginnel", "version": env!("CARGO_PKG_VERSION")});
     let comment = if reveal { "" } else { "secrets are masked" };
     let mut before = format!(
-        "{{\"log\":{{\"version\":\"1.2\",\"creator\":{creator},\"comment\":\"{comment}\",\"entries\":["
+        "{{\"log\":{{\"version\":\"1.2\",\"creator\":{creator},\"comment\":\"{comment}\",\"pages\":[],\"entries\":["
     );
     for record in records {
         if !send(format!("{before}{}", encode_entry(shared, record, reveal))) {
@@ -66,16 +67,33 @@ fn encode_entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Va
         "_clientAddress": record.source.remote_addr,
     });
     if let Some(error) = &exchange.error {
-        entry["comment"] = error.as_str().into();
+        // Browsers have this field. The comment is for readers that show only fields of the format.
+        entry["response"]["_error"] = error.as_str().into();
         entry["response"]["comment"] = error.as_str().into();
     }
     if !exchange.note.is_empty() {
-        entry["_note"] = exchange.note.as_str().into();
+        entry["comment"] = exchange.note.as_str().into();
+    }
+    if let Some(log) = &exchange.socket {
+        entry["_resourceType"] = "websocket".into();
+        entry["_webSocketMessages"] = encode_messages(record, log, reveal);
     }
     if let Some(original) = &record.source.replay_of {
         entry["_replayOf"] = original.as_str().into();
     }
     entry
+}
+
+/// Returns the messages of a WebSocket as Chrome writes them. The oldest ones may be missing.
+fn encode_messages(record: &CaptureRecord, log: &SocketLog, reveal: bool) -> Value {
+    let encode = |message: &SocketMessage| {
+        let data = match reveal {
+            true => Some(message.data.clone()),
+            false => mask_data(message.data.clone(), message.opcode == 1, message.is_compressed).0,
+        };
+        encode_message(message, record.local_start().to_utc(), data)
+    };
+    log.messages.iter().map(encode).collect()
 }
 
 /// The parts of the time: what did not happen is left out, and the agent sends while it waits.

@@ -152,7 +152,11 @@ impl ShownMessage {
 
 /// What may be shown of a message without its secrets, and whether that is less than all: nothing of what
 /// cannot be read, nor of bytes that are no text and hold a secret.
-fn mask_data(data: Vec<u8>, is_text: bool, is_compressed: bool) -> (Option<Vec<u8>>, bool) {
+pub(super) fn mask_data(
+    data: Vec<u8>,
+    is_text: bool,
+    is_compressed: bool,
+) -> (Option<Vec<u8>>, bool) {
     if is_compressed {
         return (None, true);
     }

@@ -305,10 +305,10 @@ async fn load_requests(agent: Shared, load: requests::Load) -> WebResult<request
     // Archives are long, and what else the agent does goes on.
     let reading = tokio::task::spawn_blocking(move || {
         let archive = archive::read_archive(&load.log, agent.captures.max_body_bytes())?;
-        let problems = archive.problems;
+        let (problems, ignored) = (archive.problems, archive.ignored);
         let skipped = i64::try_from(archive.skipped).unwrap_or(i64::MAX);
         let ids = agent.captures.import_captures(archive.captures);
-        Ok(requests::ImportedRequests { ids, skipped, problems })
+        Ok(requests::ImportedRequests { ids, skipped, problems, ignored })
     });
     let read = reading.await.map_err(|error| WebRejection::internal_error(error.to_string()))?;
     read.map_err(|problem: String| WebRejection::invalid_body(problem))

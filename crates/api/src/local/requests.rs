@@ -117,8 +117,10 @@ wire! {
         pub ids: Vec<String>,
         /// How many entries were left out.
         pub skipped: i64,
-        /// Why, of the first ones.
+        /// The reasons, and the unreadable parts of other entries: the first 20.
         pub problems: Vec<String>,
+        /// Fields that have a value and were not kept, such as `entries[].serverIPAddress`.
+        pub ignored: Vec<String>,
     }
 
     /// Where the time of an exchange went, in nanoseconds; the parts make its duration.

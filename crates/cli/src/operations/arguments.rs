@@ -192,6 +192,7 @@ fn parse_json(text: &str, place: &str) -> CommandResult<Value> {
         .map_err(|error| CliError::usage(format!("{place} does not hold JSON: {error}")))
 }
 
+/// Reads a file of JSON. Programs for Windows put a byte order mark before it, which readers ignore (RFC 8259, section 8.1).
 fn read_text(path: &Path) -> CommandResult<String> {
     let mut read = String::new();
     let done = if path == Path::new("-") {
@@ -200,6 +201,9 @@ fn read_text(path: &Path) -> CommandResult<String> {
         std::fs::read_to_string(path).map(|text| read = text)
     };
     done.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
+    if read.starts_with('\u{feff}') {
+        read.remove(0);
+    }
     Ok(read)
 }
 

@@ -26,7 +26,10 @@ async function load(file) {
   } catch (error) {
     throw new Error(`${file.name} is no JSON: ${error.message}`);
   }
-  const { ids, skipped, problems } = await ask("/api/requests/import", { method: "POST", body: { log: archive?.log } });
-  toast(`${ids.length} ${ids.length === 1 ? "request was" : "requests were"} imported`);
-  if (skipped) notice(`${skipped} of the archive’s entries are no exchanges of HTTP:\n${problems.join("\n")}`, "Some entries were left out");
+  const { ids, skipped, problems, ignored } = await ask("/api/requests/import", { method: "POST", body: { log: archive?.log } });
+  const fields = ignored.length ? ["Fields that were not kept", () => notice(ignored.join("\n"), "Fields of the archive that the agent does not keep")] : null;
+  toast(`${ids.length} ${ids.length === 1 ? "request was" : "requests were"} imported`, fields);
+  if (!problems.length) return;
+  const left = skipped ? `${skipped} of the archive’s entries are not exchanges of HTTP.\n` : "";
+  notice(`${left}${problems.join("\n")}`, skipped ? "Some entries were left out" : "Some of the archive was not understood");
 }
