@@ -34,6 +34,8 @@ class Hold(Record):
     """Only requests for this host; absent for any."""
     path: str | None = None
     """Only requests for this path, or path and query; absent for any."""
+    match_query: dict[str, str] = field(hash=False)
+    """Only requests with these parameters: names with values, in which `*` matches anything."""
     match_headers: dict[str, str] = field(hash=False)
     """Only requests with these headers: names with values, in which `*` stands for anything."""
     max_wait: int
@@ -65,6 +67,7 @@ class Holds(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         max_wait: int | None = None,
     ) -> Hold:
@@ -77,7 +80,10 @@ class Holds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -88,7 +94,7 @@ class Holds(Resource):
         return self._core.call(
             "agent.holds.add",
             Hold,
-            (id, enabled, tunnel_name, method, host, path, match_headers, max_wait),
+            (id, enabled, tunnel_name, method, host, path, match_query, match_headers, max_wait),
         )
 
     def get(self, id: str) -> Hold:
@@ -110,6 +116,7 @@ class Holds(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         max_wait: int | None = None,
     ) -> Hold:
@@ -124,7 +131,10 @@ class Holds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -135,7 +145,7 @@ class Holds(Resource):
         return self._core.call(
             "agent.holds.update",
             Hold,
-            (id, enabled, tunnel_name, method, host, path, match_headers, max_wait),
+            (id, enabled, tunnel_name, method, host, path, match_query, match_headers, max_wait),
         )
 
     def delete(self, id: str) -> None:
@@ -177,6 +187,7 @@ class AsyncHolds(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         max_wait: int | None = None,
     ) -> Hold:
@@ -189,7 +200,10 @@ class AsyncHolds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -200,7 +214,7 @@ class AsyncHolds(Resource):
         return await self._core.start(
             "agent.holds.add",
             Hold,
-            (id, enabled, tunnel_name, method, host, path, match_headers, max_wait),
+            (id, enabled, tunnel_name, method, host, path, match_query, match_headers, max_wait),
         )
 
     async def get(self, id: str) -> Hold:
@@ -222,6 +236,7 @@ class AsyncHolds(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         max_wait: int | None = None,
     ) -> Hold:
@@ -236,7 +251,10 @@ class AsyncHolds(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             max_wait: Milliseconds until a request that waits is let go, 1 to 600,000; 45,000 by
@@ -247,7 +265,7 @@ class AsyncHolds(Resource):
         return await self._core.start(
             "agent.holds.update",
             Hold,
-            (id, enabled, tunnel_name, method, host, path, match_headers, max_wait),
+            (id, enabled, tunnel_name, method, host, path, match_query, match_headers, max_wait),
         )
 
     async def delete(self, id: str) -> None:

@@ -34,6 +34,8 @@ class Mock(Record):
     """Only requests for this host; absent for any."""
     path: str | None = None
     """Only requests for this path, or path and query; absent for any."""
+    match_query: dict[str, str] = field(hash=False)
+    """Only requests with these parameters: names with values, in which `*` matches anything."""
     match_headers: dict[str, str] = field(hash=False)
     """Only requests with these headers: names with values, in which `*` stands for anything."""
     status: int
@@ -83,6 +85,7 @@ class Mocks(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         captured_id: str | None = None,
         status: int | None = None,
@@ -104,7 +107,10 @@ class Mocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             captured_id: A captured request whose response is taken: status, headers and body.
@@ -133,6 +139,7 @@ class Mocks(Resource):
                 method,
                 host,
                 path,
+                match_query,
                 match_headers,
                 captured_id,
                 status,
@@ -166,6 +173,7 @@ class Mocks(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
@@ -186,7 +194,10 @@ class Mocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             status: The status of the response, 200 to 599; 200 by default.
@@ -214,6 +225,7 @@ class Mocks(Resource):
                 method,
                 host,
                 path,
+                match_query,
                 match_headers,
                 status,
                 headers,
@@ -266,6 +278,7 @@ class AsyncMocks(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         captured_id: str | None = None,
         status: int | None = None,
@@ -287,7 +300,10 @@ class AsyncMocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             captured_id: A captured request whose response is taken: status, headers and body.
@@ -316,6 +332,7 @@ class AsyncMocks(Resource):
                 method,
                 host,
                 path,
+                match_query,
                 match_headers,
                 captured_id,
                 status,
@@ -349,6 +366,7 @@ class AsyncMocks(Resource):
         method: str | None = None,
         host: str | None = None,
         path: str | None = None,
+        match_query: Mapping[str, str] | None = None,
         match_headers: Mapping[str, str] | None = None,
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
@@ -369,7 +387,10 @@ class AsyncMocks(Resource):
             method: Only requests with this method, in any case.
             host: Only requests for this host, as visitors name it; `*` stands for anything.
             path: Only requests for this path, or path and query if there is a `?` in it; `*`
-                stands for anything.
+                stands for anything. Percent-encoded characters are decoded, and parameters may
+                come in any order.
+            match_query: Only requests with these parameters in the query, in any order: names
+                with values, in which `*` matches anything. Other parameters do not matter.
             match_headers: Only requests with these headers: names with values, in which `*`
                 stands for anything.
             status: The status of the response, 200 to 599; 200 by default.
@@ -397,6 +418,7 @@ class AsyncMocks(Resource):
                 method,
                 host,
                 path,
+                match_query,
                 match_headers,
                 status,
                 headers,

@@ -1,5 +1,7 @@
 //! Which requests a rule is for.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use ginnel_api::local::match_fields::match_fields;
@@ -7,6 +9,7 @@ use ginnel_api::mask;
 use ginnel_base::address::HostName;
 use ginnel_http1::{after_first_line, fields_in};
 
+use super::pattern::{TargetPattern, TextPattern};
 use crate::edits::is_token;
 
 /// What rules see of a request.
@@ -49,10 +52,10 @@ impl<'a> RequestView<'a> {
 
 macro_rules! declare {
     (shown { $($shown:tt)* } parameters { $( $(#[doc = $doc:literal])+ $name:ident : $type:ty, )* }) => {
-        /// What a request must be like; what is empty matches any.
+        /// The conditions of a rule as they are written. An empty one matches any request.
         #[derive(Debug, Default, Deserialize)]
         #[serde(default)]
-        pub(super) struct RequestMatcher {
+        struct MatchFields {
             $( $(#[doc = $doc])+ $name: $type, )*
         }
     };
@@ -60,50 +63,88 @@ macro_rules! declare {
 
 match_fields!(declare);
 
+/// The conditions of a rule.
+#[derive(Debug, Deserialize)]
+#[serde(from = "MatchFields")]
+pub(super) struct RequestMatcher {
+    host: TextPattern,
+    target: TargetPattern,
+    query: Vec<(String, TextPattern)>,
+    headers: Vec<(String, TextPattern)>,
+    fields: MatchFields,
+}
+
+impl From<MatchFields> for RequestMatcher {
+    fn from(fields: MatchFields) -> Self {
+        let patterns = |map: &BTreeMap<String, String>| {
+            let pattern =
+                |(name, value): (&String, &String)| (name.clone(), TextPattern::of_text(value));
+            map.iter().map(pattern).collect()
+        };
+        Self {
+            host: TextPattern::of_text(&fields.host.to_ascii_lowercase()),
+            target: TargetPattern::new(&fields.path),
+            query: patterns(&fields.match_query),
+            headers: patterns(&fields.match_headers),
+            fields,
+        }
+    }
+}
+
 impl RequestMatcher {
     /// What is wrong with it: values that no request has.
     pub fn find_problems(&self) -> Vec<String> {
+        let MatchFields { method, path, host, match_headers, match_query, .. } = &self.fields;
         let mut problems = Vec::new();
-        if !self.method.bytes().all(is_token) {
-            problems.push(format!("method: {:?} is not a method", self.method));
+        if !method.bytes().all(is_token) {
+            problems.push(format!("method: {method:?} is not a method"));
         }
-        let is_path = self.path.is_empty() || self.path.starts_with(['/', '*']);
-        if !is_path || self.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            problems.push(format!("path: {:?} is not a path, which begins with / or *", self.path));
+        let is_path = path.is_empty() || path.starts_with(['/', '*']);
+        if !is_path {
+            problems.push(format!("path: {path:?} is not a path, which begins with / or *"));
+        } else if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            let problem =
+                "is not a path: it has blanks or control characters; write a blank as %20";
+            problems.push(format!("path: {path:?} {problem}"));
         }
-        if self.host.contains(['/', ' ']) {
-            problems.push(format!("host: {:?} is not a host", mask::url(&self.host)));
+        if host.contains(['/', ' ']) {
+            problems.push(format!("host: {:?} is not a host", mask::url(host)));
         }
-        for name in self.match_headers.keys() {
+        for name in match_headers.keys() {
             if name.is_empty() || !name.bytes().all(is_token) {
                 problems.push(format!("match_headers: {name:?} is not a name"));
             }
+        }
+        if match_query.contains_key("") {
+            problems.push("match_query: a parameter has no name".to_owned());
         }
         problems
     }
 
     pub fn matches_request(&self, request: &RequestView<'_>) -> bool {
         let is_any_or = |text: &str, matches: &dyn Fn() -> bool| text.is_empty() || matches();
-        is_any_or(&self.tunnel_name, &|| self.tunnel_name == request.tunnel_name)
-            && is_any_or(&self.method, &|| self.method.eq_ignore_ascii_case(request.method()))
-            && is_any_or(&self.host, &|| self.matches_host(request.host))
-            && is_any_or(&self.path, &|| self.matches_path(request))
-            && self.match_headers.iter().all(|(name, pattern)| {
-                request
-                    .header_values(name)
-                    .any(|value| is_like(pattern.as_bytes(), value.as_bytes()))
+        let MatchFields { tunnel_name, method, path, host, .. } = &self.fields;
+        is_any_or(tunnel_name, &|| tunnel_name == request.tunnel_name)
+            && is_any_or(method, &|| method.eq_ignore_ascii_case(request.method()))
+            && is_any_or(host, &|| self.matches_host(request.host))
+            && is_any_or(path, &|| self.target.matches_target(request.target))
+            && (self.query.is_empty() || self.matches_query(request.query()))
+            && self.headers.iter().all(|(name, pattern)| {
+                request.header_values(name).any(|value| pattern.matches_text(value))
             })
     }
 
     fn matches_host(&self, host: &str) -> bool {
-        let (pattern, host) = (self.host.to_ascii_lowercase(), host.to_ascii_lowercase());
+        let host = host.to_ascii_lowercase();
         let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
-        [name, &host].iter().any(|host| is_like(pattern.as_bytes(), host.as_bytes()))
+        [name, &host].iter().any(|host| self.host.matches_text(host))
     }
 
-    fn matches_path(&self, request: &RequestView<'_>) -> bool {
-        let text = if self.path.contains('?') { request.target } else { request.path() };
-        is_like(self.path.as_bytes(), text.as_bytes())
+    fn matches_query(&self, query: &str) -> bool {
+        let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
+        self.query.iter().all(|(name, pattern)| {
+            pairs.iter().any(|(known, value)| known == name && pattern.matches_text(value))
+        })
     }
 }
 
@@ -131,28 +172,6 @@ pub(super) fn ascii_host(pattern: &str) -> Result<String, String> {
     Ok(labels.join(".") + port)
 }
 
-/// Whether all of a text is like a pattern, in which `*` stands for anything.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    // Where the last `*` is, and how much of the text it stands for so far.
-    let mut star: Option<(usize, usize)> = None;
-    while read < text.len() {
-        if pattern.get(at) == Some(&b'*') {
-            star = Some((at, read));
-            at += 1;
-        } else if pattern.get(at) == text.get(read) {
-            at += 1;
-            read += 1;
-        } else if let Some((begin, covered)) = star {
-            star = Some((begin, covered + 1));
-            (at, read) = (begin + 1, covered + 1);
-        } else {
-            return false;
-        }
-    }
-    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -173,24 +192,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_the_whole_text_but_for_stars() {
-        for (pattern, text, expected) in [
-            ("/a", "/a", true),
-            ("/a", "/ab", false),
-            ("/a*", "/ab", true),
-            ("*b", "/ab", true),
-            ("/*/c", "/a/b/c", true),
-            ("/*/d", "/a/b/c", false),
-            ("*", "", true),
-            ("**a*", "bab", true),
-            ("a*ab", "aaab", true),
-            ("", "a", false),
-        ] {
-            assert_eq!(is_like(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
-        }
-    }
-
-    #[test]
     fn what_no_request_has_is_refused() {
         let problems = |fields: Value| {
             serde_json::from_value::<RequestMatcher>(fields).unwrap().find_problems().join("\n")
@@ -202,6 +203,7 @@ mod tests {
             (json!({"path": "/a b"}), "path: \"/a b\" is not a path"),
             (json!({"host": "http://shop.test"}), "host: \"http://shop.test\" is not a host"),
             (json!({"match_headers": {"x y": "*"}}), "match_headers: \"x y\" is not a name"),
+            (json!({"match_query": {"": "*"}}), "match_query: a parameter has no name"),
         ] {
             assert!(problems(fields).starts_with(problem), "{problem}");
         }
@@ -235,6 +237,7 @@ mod tests {
             (json!({"path": "/hook/*"}), json!({"path": "/hook"})),
             (json!({"path": "/hook/a"}), json!({"path": "/hook/a?x=2"})),
             (json!({"path": "/hook/*?*x=1"}), json!({"path": "/HOOK/a"})),
+            (json!({"match_query": {"x": "1"}}), json!({"match_query": {"x": "1", "y": "*"}})),
             (
                 json!({"match_headers": {"x-kind": "paid*"}}),
                 json!({"match_headers": {"x-no": "*"}}),

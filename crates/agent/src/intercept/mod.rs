@@ -8,6 +8,7 @@
 mod hold;
 mod matcher;
 mod mock;
+mod pattern;
 mod rules;
 mod template;
 

@@ -1,8 +1,10 @@
 //! Texts in which `{{ … }}` stands for a value of the request.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::matcher::RequestView;
 
@@ -116,21 +118,42 @@ impl TemplateValues<'_> {
         })
     }
 
-    /// A value inside a body of JSON, or a field of a form.
+    /// Returns a value inside a body of JSON as it is written there, or a field of a form.
     fn body_value(&self, path: &str) -> Option<String> {
-        let Ok(json) = serde_json::from_slice::<Value>(self.body) else {
+        let Ok(json) = serde_json::from_slice::<&RawValue>(self.body) else {
             return form_value(self.body, path);
         };
-        let found = path.split('.').try_fold(&json, |value, step| match value {
-            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-            value => value.get(step),
-        })?;
-        Some(match found {
-            Value::String(text) => text.clone(),
-            Value::Null => return None,
-            other => other.to_string(),
-        })
+        let found = path.split('.').try_fold(json, find_member)?.get();
+        match found.as_bytes().first()? {
+            b'"' => serde_json::from_str(found).ok(),
+            b'n' => None,
+            _ => Some(without_blanks(found)),
+        }
     }
+}
+
+/// Returns an item of a list, or a member of an object. Numbers keep their digits, which `serde_json::Value` would round.
+fn find_member<'j>(json: &'j RawValue, step: &str) -> Option<&'j RawValue> {
+    let text = json.get();
+    if text.starts_with('[') {
+        let items = serde_json::from_str::<Vec<&RawValue>>(text).ok()?;
+        return items.get(step.parse::<usize>().ok()?).copied();
+    }
+    serde_json::from_str::<HashMap<String, &RawValue>>(text).ok()?.remove(step)
+}
+
+/// Returns JSON without the blanks between its tokens.
+fn without_blanks(json: &str) -> String {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let kept = json.chars().filter(|letter| {
+        let is_kept = is_text || !letter.is_ascii_whitespace();
+        if *letter == '"' && !is_escaped {
+            is_text = !is_text;
+        }
+        is_escaped = *letter == '\\' && !is_escaped;
+        is_kept
+    });
+    kept.collect()
 }
 
 fn form_value(form: &[u8], name: &str) -> Option<String> {
@@ -166,6 +189,10 @@ mod tests {
             check_text(text).unwrap();
             assert_eq!(values(json).render_text(text), expected, "{text}");
         }
+        let numbers = br#"{"a": [123456789012345678901234567890, 10.00, 1e2, -0.0, { "b" : "c d\" " }], "a.b": 1}"#;
+        let text = "{{ body.a.0 }} {{ body.a.1 }} {{ body.a.2 }} {{ body.a.3 }} {{ body.a.4 }}";
+        let expected = r#"123456789012345678901234567890 10.00 1e2 -0.0 {"b":"c d\" "}"#;
+        assert_eq!(values(numbers).render_text(text), expected);
         assert_eq!(values(b"a=1&b=x+y").render_text("{{ body.b }}"), "x y");
         let rendered = values(br#"{"t": "\"}"}"#).render_json(&json!({"t": ["{{ body.t }}", 1]}));
         assert_eq!(rendered.to_string(), r#"{"t":["\"}",1]}"#);

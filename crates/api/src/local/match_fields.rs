@@ -14,6 +14,8 @@ macro_rules! match_fields {
                 pub host: $crate::Note,
                 /// Only requests for this path, or path and query; absent for any.
                 pub path: $crate::Note,
+                /// Only requests with these parameters: names with values, in which `*` matches anything.
+                pub match_query: std::collections::BTreeMap<String, String>,
                 /// Only requests with these headers: names with values, in which `*` stands for anything.
                 pub match_headers: std::collections::BTreeMap<String, String>,
             }
@@ -25,8 +27,11 @@ macro_rules! match_fields {
                 /// Only requests for this host, as visitors name it; `*` stands for anything.
                 host: String,
                 /// Only requests for this path, or path and query if there is a `?` in it; `*` stands for
-                /// anything.
+                /// anything. Percent-encoded characters are decoded, and parameters may come in any order.
                 path: String,
+                /// Only requests with these parameters in the query, in any order: names with values, in which `*`
+                /// matches anything. Other parameters do not matter.
+                match_query: std::collections::BTreeMap<String, String>,
                 /// Only requests with these headers: names with values, in which `*` stands for anything.
                 match_headers: std::collections::BTreeMap<String, String>,
             }

@@ -49,17 +49,20 @@ function matching(rule, tunnels) {
   };
   const id = input(rule?.id, { placeholder: "chosen for you", maxlength: "64", pattern: "[A-Za-z0-9_.\\-]+", title: "Letters, digits and _ . -" });
   const headers = area(linesOfJoined(rule?.match_headers), "2");
+  const query = area(linesOfJoined(rule?.match_query), "2");
   return {
     first: inputs.path,
     element: group("Requests that match",
-      make("div", { class: "fields line-fields" }, field("Method", inputs.method), field("Path", inputs.path, "* stands for anything; with a ? in it, path and query are compared.")), method.list,
-      make("details", { open: Boolean(headers.value || rule?.host || rule?.tunnel_name) }, make("summary", {}, "Host, tunnel and headers"),
+      make("div", { class: "fields line-fields" }, field("Method", inputs.method), field("Path", inputs.path, "* stands for anything; with a ? in it, path and query are compared, with the parameters in any order.")), method.list,
+      make("details", { open: Boolean(headers.value || query.value || rule?.host || rule?.tunnel_name) }, make("summary", {}, "Host, tunnel, query and headers"),
         make("div", { class: "fields" }, field("Host", inputs.host), field("Tunnel", inputs.tunnel_name)),
+        field("Parameters that must match, one on each line as name: value", query, "In the query, in any order. Values may have a * as well."),
         field("Headers that must match, one on each line", headers, "Values may have a * as well.")),
       isNew ? field("Name", id) : null),
     read: () => ({
       ...(isNew && id.value ? { id: id.value } : {}),
       ...Object.fromEntries(Object.entries(inputs).filter(([name, control]) => control.value || rule?.[name]).map(([name, control]) => [name, control.value.trim()])),
+      ...(query.value.trim() || rule?.match_query ? { match_query: joinedOf(query.value) } : {}),
       ...(headers.value.trim() || rule?.match_headers ? { match_headers: joinedOf(headers.value) } : {}),
     }),
   };

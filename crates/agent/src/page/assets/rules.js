@@ -148,6 +148,7 @@ const fill = (cell, ...children) => cell.replaceChildren(...children.filter((chi
 function requests(rule) {
   const others = [
     rule.host ? `host ${rule.host}` : null, rule.tunnel_name ? `tunnel ${rule.tunnel_name}` : null,
+    ...Object.entries(rule.match_query ?? {}).map(([name, value]) => `${name}=${value}`),
     ...Object.entries(rule.match_headers ?? {}).map(([name, value]) => `${name}: ${value}`),
   ].filter(Boolean);
   const line = rule.method || rule.path
