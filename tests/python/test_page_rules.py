@@ -568,6 +568,23 @@ CURL = [
     ("curl a.test --data-raw '@x' --data-raw '&y'", ["POST", "/", [FORM], "@x&&y"]),
     ("curl -d a a.test 2>&1 | jq .", ["POST", "/", [FORM], "a"]),
     ("curl -H 'X-Empty;' -H 'Accept:' a.test", ["GET", "/", [["X-Empty", ""]], ""]),
+    # Lines for Windows, as browsers copy them.
+    (
+        'curl "https://a.test/x?y=1" ^\n  -H "Accept: */*" ^\n  --data-raw "a=1^&b=2"',
+        ["POST", "/x?y=1", [["Accept", "*/*"], FORM], "a=1&b=2"],
+    ),
+    (
+        'curl ^"https://a.test/x^%^25^" ^\r\n  --data-raw ^"^{^\\^"a^\\^":^\\^"C:^\\^\\d^\\^"^}^"',
+        ["POST", "/x%25", [FORM], '{"a":"C:\\\\d"}'],
+    ),
+    ('curl.exe a.test -d "{""a"":1}" | more', ["POST", "/", [FORM], '{"a":1}']),
+    ('curl a.test ^\n --data-raw ^"one^\n\ntwo^"', ["POST", "/", [FORM], "one\ntwo"]),
+    # Copies of this page.
+    (
+        '# Secrets are masked.\ncurl a.test --data-raw "$(printf \'{"a":\\n\\047%%\\302\\233\')"',
+        ["POST", "/", [FORM], '{"a":\n\'%\x9b'],
+    ),
+    ("printf 'a\\n' | curl a.test --data-binary @-", ["POST", "/", [FORM], "a\n"]),
     (
         "curl a.test -F a=b -F 'j={};type=application/json'",
         [

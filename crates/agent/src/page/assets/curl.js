@@ -1,20 +1,74 @@
-// Curl lines as people paste them: read as a shell and curl read them.
+// Curl lines as people paste them: read as a shell of Unix or Windows and curl read them.
 
 import { encode } from "./dom.js";
 
-/** The words of a shell line; quotes are taken off. What stands behind a pipe or its like is left out. */
+/** The words of a line; quotes are taken off. What stands behind a pipe or its like is left out. */
 export function words(line) {
+  if (/`\r?\n/.test(line)) throw new Error("This is a line for PowerShell. Copy it as cURL for bash or for cmd.");
+  return isForWindows(line) ? wordsOfWindows(line) : wordsOfUnix(line);
+}
+
+/** The caret and doubled quotes of cmd.exe. In a line with single quotes they are text. */
+function isForWindows(line) {
+  const isCaret = /\^(?=\r?\n|"|$)/.test(line) || /%\^/.test(line);
+  return (isCaret || /[^\s=]""[^\s]/.test(line)) && !/(?:^|\s)\$?'/.test(line);
+}
+
+/** The words of a line for cmd.exe, which takes carets off, and of a C program, which takes quotes and backslashes off. */
+function wordsOfWindows(line) {
+  const text = withoutCarets(line);
   const all = [];
-  const pattern = /\\\r?\n|\s+|\$'((?:[^'\\]|\\[^])*)'|'([^']*)'|"((?:[^"\\]|\\[^])*)"|\\([^])|((?:\|\|?|&&?|;|<)(?=\s|$)|\d?>>?\S*)|([^\s'"\\$]+|\$)/gy;
+  let word = null;
+  let isQuoted = false;
+  for (let at = 0; at < text.length; at += 1) {
+    const [, slashes, quote] = /^(\\*)("?)/.exec(text.slice(at, at + 1000));
+    if (slashes) {
+      // Backslashes count only before a quote: two of them are one.
+      word = (word ?? "") + (quote ? "\\".repeat(slashes.length >> 1) : slashes);
+      at += slashes.length - 1;
+      if (quote && slashes.length % 2) {
+        word += '"';
+        at += 1;
+      }
+    } else if (quote && isQuoted && text[at + 1] === '"') {
+      word += '"';
+      at += 1;
+    } else if (quote) {
+      isQuoted = !isQuoted;
+      word ??= "";
+    } else if (!isQuoted && /\s/.test(text[at])) {
+      if (word !== null) all.push(word);
+      word = null;
+    } else if (!isQuoted && word === null && /^(?:\|\|?|&&?|<|\d?>>?)(?=\s|$)/.test(text.slice(at, at + 4))) break;
+    else word = (word ?? "") + text[at];
+  }
+  if (isQuoted) throw new Error("A quote is not closed.");
+  if (word !== null) all.push(word);
+  return all;
+}
+
+/**
+ * The line without its carets. One before a line end joins lines, or is a line end if another one follows. Within plain
+ * quotes a caret is text for cmd.exe, but browsers have written it there before signs, and after a percent sign.
+ */
+function withoutCarets(line) {
+  return line.replace(/\^\r?\n(?:(\r?\n))?|\^?(%)\^(?=\w)|\^([^\w\s])|\^(?=\r?$)/g,
+    (_, end, percent, sign) => (end !== undefined ? "\n" : percent ?? sign ?? " "));
+}
+
+function wordsOfUnix(line) {
+  const all = [];
+  const pattern = /\\\r?\n|\s+|"\$\(printf '([^']*)'\)"|\$'((?:[^'\\]|\\[^])*)'|'([^']*)'|"((?:[^"\\]|\\[^])*)"|\\([^])|((?:\|\|?|&&?|;|<)(?=\s|$)|\d?>>?\S*)|([^\s'"\\$]+|\$)/gy;
   let word = null;
   let end = 0;
-  for (const [whole, ansi, single, double, escaped, operator, plain] of line.matchAll(pattern)) {
+  for (const [whole, format, ansi, single, double, escaped, operator, plain] of line.matchAll(pattern)) {
     if (operator !== undefined && word === null) {
       end = line.length;
       break;
     }
     end += whole.length;
-    const text = ansi !== undefined ? unescape(ansi)
+    const text = format !== undefined ? printed(format)
+      : ansi !== undefined ? unescape(ansi)
       : single ?? (double !== undefined ? double.replace(/\\\r?\n/g, "").replace(/\\(["\\$`])/g, "$1") : escaped ?? operator ?? plain);
     if (text === undefined || /^\\\r?\n$/.test(whole)) {
       if (word !== null) all.push(word);
@@ -25,6 +79,9 @@ export function words(line) {
   if (word !== null) all.push(word);
   return all;
 }
+
+/** What printf prints, as copies of requests use it. */
+const printed = (format) => unescape(format).replaceAll("%%", "%");
 
 const ESCAPES = { a: "\x07", b: "\b", e: "\x1b", E: "\x1b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v" };
 
@@ -82,7 +139,7 @@ const TAKES = {
   },
   data: (request, value) => request.data.push(["&", literal(value, "data")]),
   "data-ascii": (request, value) => request.data.push(["&", literal(value, "data-ascii")]),
-  "data-binary": (request, value) => request.data.push(["&", literal(value, "data-binary")]),
+  "data-binary": (request, value) => request.data.push(["&", value === "@-" && request.piped !== null ? request.piped : literal(value, "data-binary")]),
   "data-raw": (request, value) => request.data.push(["&", value]),
   "data-urlencode": (request, value) => request.data.push(["&", urlEncoded(value, "data-urlencode")]),
   "url-query": (request, value) => request.query.push(value.startsWith("+") ? value.slice(1) : urlEncoded(value, "url-query")),
@@ -141,9 +198,11 @@ function multipart(parts) {
 
 /** What a curl line would send: method, target, headers as pairs, body. Fails with what it cannot take over. */
 export function fromCurl(line) {
-  const all = words(line.trim());
+  // Copies of requests have comments, and bodies that printf writes.
+  const [, format, command] = /^(?:#.*\r?\n)*(?:printf '([^']*)' \| )?([^]*)$/.exec(line.trim());
+  const all = words(command);
   if (!/^(?:.*[\\/])?curl(?:\.exe)?$/.test(all.shift() ?? "")) throw new Error("This is not a curl line.");
-  const request = { method: null, url: null, target: null, headers: [], own: [], data: [], parts: [], query: [], type: null };
+  const request = { method: null, url: null, target: null, headers: [], own: [], data: [], parts: [], query: [], type: null, piped: format === undefined ? null : printed(format) };
   const option = (name, written, value) => {
     if (Object.hasOwn(REFUSED, name)) throw new Error(`${written} cannot be taken over: ${REFUSED[name]}.`);
     if (name === "get" || name === "head") request[name] = true;
