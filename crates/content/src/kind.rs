@@ -2,6 +2,8 @@
 
 use serde::de::IgnoredAny;
 
+use ginnel_http1::is_json_lines;
+
 /// The kind of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
@@ -61,8 +63,6 @@ const MAGIC: [(&[u8], BodyKind); 5] = [
     (b"GIF89a", BodyKind::Image),
     (b"%PDF-", BodyKind::Pdf),
 ];
-/// The ends of the types of JSON with a value on each line.
-const JSON_LINES: [&str; 4] = ["ndjson", "jsonl", "jsonlines", "json-seq"];
 
 impl BodyKind {
     /// The name in lower case.
@@ -147,11 +147,6 @@ fn is_protobuf(media_type: &str) -> bool {
     matches!(subtype, "protobuf" | "x-protobuf" | "vnd.google.protobuf" | "x-google-protobuf")
         || subtype.ends_with("+protobuf")
         || subtype.ends_with("+proto")
-}
-
-fn is_json_lines(media_type: &str) -> bool {
-    let subtype = media_type.rsplit(['/', '+']).next().unwrap_or_default();
-    JSON_LINES.contains(&subtype.strip_prefix("x-").unwrap_or(subtype))
 }
 
 fn starts_with_any(text: &str, starts: &[&str]) -> bool {

@@ -5,6 +5,8 @@
 //! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
 //! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, `media_type` reads `Content-Type`, and `lists` reads all values that are lists.
 //!
+//! `representation` owns the fields that describe the bytes of a body, for all code that changes a body.
+//!
 //! `response_head` finds the final head of a response behind its interim ones, for gateway, agent and
 //! client. `read_room` knows how much room the next read of a connection gets.
 //!
@@ -30,6 +32,7 @@ mod message_head;
 mod names;
 mod read_room;
 mod reader;
+mod representation;
 mod request;
 mod response;
 mod response_head;
@@ -54,7 +57,7 @@ pub use lists::{
     cookie_pairs, cookie_text, elements_of, has_token, is_proper_upgrade, list_elements,
     proper_upgrades, split_outside_quotes, trim_blanks,
 };
-pub use media_type::{media_type_in, media_type_parameters};
+pub use media_type::{MediaType, is_json_lines, media_type_in, media_type_parameters};
 pub use message_head::{
     HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
     MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, after_first_line, fields_in, head_lines,
@@ -64,6 +67,10 @@ pub use message_head::{
 pub use names::{SpelledValues, is_cgi_twin, is_same_for_cgi};
 pub use read_room::ReadRoom;
 pub use reader::{ResponseError, ResponseReader};
+pub use representation::{
+    RepresentationChange, add_vary, change_representation, describes_bytes, has_content,
+    remove_digests, restore_strong_etags, weaken_etag,
+};
 pub use request::Expects;
 pub use response::Response;
 pub use response_head::{ExpectedResponse, HeadProgress, ResponseGrammar, ResponseHeadReader};

@@ -1,9 +1,105 @@
 //! Media types: the values of `Content-Type` (RFC 9110, section 8.3.1).
 
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+
 use super::lists::{is_token, trim_blanks};
 
 /// Further parameters are left out, so that a long value does not cost more than a short one.
 const MAX_PARAMETERS: usize = 100;
+
+/// The ends of the types of text with a JSON value on each line.
+const JSON_LINES: [&str; 4] = ["ndjson", "jsonl", "jsonlines", "json-seq"];
+/// Beginnings of types whose content is compressed by its kind.
+const COMPRESSED: [&str; 21] = [
+    "application/epub",
+    "application/font-woff",
+    "application/gzip",
+    "application/java-archive",
+    "application/pdf",
+    "application/vnd.android.package",
+    "application/vnd.oasis.opendocument",
+    "application/vnd.openxmlformats",
+    "application/vnd.rar",
+    "application/x-7z",
+    "application/x-brotli",
+    "application/x-bzip",
+    "application/x-font-woff",
+    "application/x-gzip",
+    "application/x-rar",
+    "application/x-xz",
+    "application/zip",
+    "application/zstd",
+    "audio/",
+    "font/woff",
+    "video/",
+];
+/// Images that are text, or pixels without compression.
+const PLAIN_IMAGES: [&str; 5] =
+    ["image/bmp", "image/svg+xml", "image/vnd.microsoft.icon", "image/x-icon", "image/x-ms-bmp"];
+
+/// A media type in lower case, without parameters. Empty if a message names none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaType(String);
+
+impl MediaType {
+    /// Parses a value of `Content-Type`. Letters outside ASCII do not hide the type.
+    pub fn from_value(value: &[u8]) -> Self {
+        Self(media_type_in(&String::from_utf8_lossy(value)).to_ascii_lowercase())
+    }
+
+    /// Returns the media type of a message.
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        Self::from_value(headers.get(CONTENT_TYPE).map_or(b"", HeaderValue::as_bytes))
+    }
+
+    /// Returns the type and the subtype.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns true for server-sent events (HTML standard, section 9.2).
+    pub fn is_event_stream(&self) -> bool {
+        self.0 == "text/event-stream"
+    }
+
+    /// Returns true for messages of a gRPC call.
+    pub fn is_grpc(&self) -> bool {
+        self.0 == "application/grpc" || self.0.starts_with("application/grpc+")
+    }
+
+    /// Returns true for messages of a gRPC call in the form for browsers.
+    pub fn is_grpc_web(&self) -> bool {
+        self.0.starts_with("application/grpc-web")
+    }
+
+    /// Returns true for text with a JSON value on each line.
+    pub fn is_json_lines(&self) -> bool {
+        is_json_lines(&self.0)
+    }
+
+    /// Returns true for content that compression does not make shorter.
+    pub fn is_compressed(&self) -> bool {
+        let is_image = self.0.starts_with("image/") && !PLAIN_IMAGES.contains(&self.as_str());
+        is_image
+            || COMPRESSED.iter().any(|start| self.0.starts_with(start))
+            || ["+zip", "+gzip", "+zstd"].iter().any(|end| self.0.ends_with(end))
+    }
+
+    /// Returns true for content whose parts a receiver needs at once, and which may have no end.
+    pub fn is_endless(&self) -> bool {
+        self.is_event_stream()
+            || self.is_grpc()
+            || self.is_grpc_web()
+            || self.0 == "multipart/x-mixed-replace"
+    }
+}
+
+/// Returns true for the media type, in lower case, of text with a JSON value on each line.
+pub fn is_json_lines(media_type: &str) -> bool {
+    let subtype = media_type.rsplit(['/', '+']).next().unwrap_or_default();
+    JSON_LINES.contains(&subtype.strip_prefix("x-").unwrap_or(subtype))
+}
 
 /// Returns the type and the subtype in a value of `Content-Type`, as they are written and without parameters.
 pub fn media_type_in(value: &str) -> &str {
@@ -80,6 +176,28 @@ mod tests {
         }
         assert_eq!(media_type_in("text/html\u{a0}"), "text/html\u{a0}");
         assert_eq!((media_type_in(""), media_type_in("; charset=x")), ("", ""));
+    }
+
+    #[test]
+    fn the_kind_of_content_is_in_its_type() {
+        let parse = |value: &str| MediaType::from_value(value.as_bytes());
+        assert!(parse("Text/Event-Stream; charset=utf-8").is_event_stream());
+        assert!(!parse("text/event-streams").is_event_stream());
+        assert!(parse("application/grpc+proto").is_grpc());
+        assert!(
+            !parse("application/grpc-web").is_grpc() && parse("application/grpc-web").is_endless()
+        );
+        for value in ["application/x-ndjson", "application/jsonl", "application/json-seq"] {
+            assert!(parse(value).is_json_lines(), "{value}");
+        }
+        for value in
+            ["image/png", "VIDEO/mp4", "font/woff2", "application/zip;x=y", "application/epub+zip"]
+        {
+            assert!(parse(value).is_compressed(), "{value}");
+        }
+        for value in ["", "image/svg+xml", "text/css", "application/octet-stream", "font/ttf"] {
+            assert!(!parse(value).is_compressed(), "{value}");
+        }
     }
 
     #[test]

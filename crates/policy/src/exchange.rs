@@ -6,16 +6,16 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, request, response};
+use http::header::CONTENT_RANGE;
+use http::{HeaderMap, StatusCode, request, response};
 
-use ginnel_http1::{read_target, request_query};
+use ginnel_http1::{RepresentationChange, change_representation, read_target, request_query};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
 use super::certificate::CertificateFacts;
 use super::cidr::Cidr;
-use super::compression::{self, Coding};
+use super::compression::{Coding, ResponseCompression};
 use super::login::{self, LoginVisit, WithheldCookies};
 use super::memo::Memo;
 use super::path::{PathReadings, RawPath};
@@ -166,12 +166,23 @@ pub struct Exchange {
     pub(super) memo: Memo,
     pub(super) codings: Option<Vec<Coding>>,
     pub(super) attempts: Vec<Attempt>,
-    coding: Option<Coding>,
+    compression: Option<ResponseCompression>,
     answer_code: Option<u16>,
     /// Fields for the response to somebody with a session; none where nobody has asked for one.
     pub login_headers: Option<HeaderMap>,
     /// What the request said to logins before rules have changed it.
     visit: Option<Box<LoginVisit>>,
+}
+
+/// A response on its way to the visitor.
+#[derive(Debug)]
+pub struct TakenResponse {
+    /// Status, version and headers.
+    pub head: response::Parts,
+    /// The body.
+    pub body: Content,
+    /// How the body is compressed, if a rule has ordered it.
+    pub compression: Option<ResponseCompression>,
 }
 
 impl Request {
@@ -204,7 +215,7 @@ impl Exchange {
             memo: Memo::default(),
             codings: None,
             attempts: Vec::new(),
-            coding: None,
+            compression: None,
             answer_code: None,
             login_headers: None,
             visit: None,
@@ -347,13 +358,11 @@ impl Exchange {
         self.answer_code
     }
 
-    /// Takes the response to send it, with the way to compress its body.
-    ///
-    /// The headers say already that the body is compressed.
-    pub fn take_response(&mut self) -> Option<(response::Parts, Content, Option<Coding>)> {
+    /// Takes the response to send it.
+    pub fn take_response(&mut self) -> Option<TakenResponse> {
         self.memo.forget_response();
-        let response = self.response.take()?;
-        Some((response.head, response.body, self.coding.take()))
+        let Response { head, body, .. } = *self.response.take()?;
+        Some(TakenResponse { head, body, compression: self.compression.take() })
     }
 
     /// Says how the upstream took the request: a status of 500 or more is a failure, and so is no
@@ -366,19 +375,12 @@ impl Exchange {
         }
     }
 
-    /// Decides how the response is compressed, if a rule wants it to be.
+    /// Negotiates how the response is compressed, if a rule has ordered it.
     pub(super) fn end_response(&mut self) {
         let Some(codings) = self.codings.take() else { return };
-        let request = self.request().filter(|request| request.head.method != Method::HEAD);
-        let chosen = request
-            .and_then(|request| compression::negotiate_coding(&request.head.headers, &codings));
-        let (Some(coding), Some(response)) = (chosen, self.response.as_deref_mut()) else { return };
-        let is_empty = matches!(&response.body, Content::Full(body) if body.is_empty());
-        if !is_empty && compression::is_compressible(response.head.status, &response.head.headers) {
-            compression::set_coding_headers(&mut response.head.headers, coding);
-            self.memo.forget_response();
-            self.coding = Some(coding);
-        }
+        let request = self.request().map(|request| &request.head);
+        self.compression = request
+            .map(|head| ResponseCompression::from_request(&head.method, &head.headers, &codings));
     }
 
     /// The body that the rules of a phase look at.
@@ -390,15 +392,19 @@ impl Exchange {
         }
     }
 
-    /// Whether the message of a phase has a part of a body alone (RFC 9110, section 15.3.7).
+    /// Returns true if the message of a phase has only a part of a body (RFC 9110, sections 14.5 and 15.3.7).
     pub(super) fn is_partial(&self, phase: Phase) -> bool {
-        let response = self.response().filter(|_| phase == Phase::Response);
-        response.is_some_and(|it| it.head.status == StatusCode::PARTIAL_CONTENT)
+        match phase {
+            Phase::Response => {
+                self.response().is_some_and(|it| it.head.status == StatusCode::PARTIAL_CONTENT)
+            }
+            _ => self.request().is_some_and(|it| it.head.headers.contains_key(CONTENT_RANGE)),
+        }
     }
 
     /// Gives the message of a phase another body.
     pub(super) fn set_body(&mut self, phase: Phase, body: Bytes) {
-        let length = HeaderValue::from(body.len());
+        let change = RepresentationChange::Replaced { length: Some(body.len()) };
         let (headers, content) = match phase {
             Phase::Request => match self.request_mut() {
                 Some(request) => (&mut request.head.headers, &mut request.body),
@@ -409,11 +415,7 @@ impl Exchange {
                 None => return,
             },
         };
-        headers.insert(CONTENT_LENGTH, length);
-        headers.remove(TRANSFER_ENCODING);
-        for digest in ["content-md5", "digest", "content-digest", "etag"] {
-            headers.remove(digest);
-        }
+        change_representation(headers, change);
         *content = Content::Full(body);
     }
 

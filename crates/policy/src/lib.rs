@@ -90,8 +90,8 @@ pub use self::authority::is_canonical_authority;
 pub use self::cidr::Cidr;
 pub use self::document::{Policy, as_edge_module, read_document, unclear_number};
 pub use self::exchange::{
-    Carried, Content, DEFAULT_IPV6_PREFIX, EndpointFacts, Exchange, Request, Response, TlsFacts,
-    VisitorConnection,
+    Carried, Content, DEFAULT_IPV6_PREFIX, EndpointFacts, Exchange, Request, Response,
+    TakenResponse, TlsFacts, VisitorConnection,
 };
 pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;

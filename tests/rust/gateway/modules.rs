@@ -200,14 +200,113 @@ async fn answers_are_compressed_for_those_who_can_read_them() {
         assert_eq!(header(&head, "vary"), Some("Accept-Encoding"));
         assert!(read == text && body.len() < text.len() / 10, "{coding}");
     }
-    for (path, accepted) in
-        [("/", "identity"), ("/", ""), ("/done", "gzip"), ("/part", "gzip"), ("/as-is", "gzip")]
-    {
+    // A cache that has the plain response must not give it to all visitors (RFC 9110, section 12.5.5).
+    let varying = Some("Accept-Encoding");
+    for (path, accepted, vary) in [
+        ("/", "identity", varying),
+        ("/", "", varying),
+        ("/done", "gzip", None),
+        ("/part", "gzip", None),
+        ("/as-is", "gzip", None),
+    ] {
         let (head, body) = get(path, accepted).await;
-        assert_eq!(header(&head, "vary"), None, "{path}");
+        assert_eq!(header(&head, "vary"), vary, "{path}");
         assert!(body == text, "{path}");
     }
     assert_eq!(header(&get("/tagged", "br").await.0, "etag"), Some("W/\"x\""));
+}
+
+/// An upstream that responds to each path with a head and the bytes behind it.
+async fn recorded(responses: &'static [(&'static str, &'static str)]) -> std::net::SocketAddr {
+    upstream(move |mut peer| async move {
+        while let Some((head, _)) = peer.request().await {
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let (_, response) = responses.iter().find(|(known, _)| *known == path).unwrap();
+            let tag = head.lines().find(|line| line.to_lowercase().starts_with("if-match"));
+            let tag = tag.map(|line| format!("\r\nX-{line}")).unwrap_or_default();
+            peer.say(&response.replacen("\r\nServer: x", &tag, 1)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn tiny_bodies_of_unknown_length_and_endless_ones_are_sent_as_they_are() {
+    let edges = edges().await;
+    let address = recorded(&[
+        ("/tiny", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ntiny\r\n0\r\n\r\n"),
+        (
+            "/events",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n\
+             9\r\ndata: a\n\n\r\n",
+        ),
+        (
+            "/lines",
+            "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n\
+             3\r\n{}\n\r\n",
+        ),
+    ])
+    .await;
+    let options = options_of(json!({"Compression": {}}));
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(address)).await.unwrap();
+
+    for (path, vary, first) in [
+        ("/tiny", Some("Accept-Encoding"), "4\r\ntiny"),
+        ("/events", None, "9\r\ndata: a\n\n"),
+        ("/lines", None, "3\r\n{}\n"),
+    ] {
+        let mut visitor = Peer::to(&endpoint).await;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+        visitor.say(&head).await;
+        let head = visitor.head().await;
+        assert_eq!(header(&head, "content-encoding"), None, "{path}: {head}");
+        if path == "/tiny" {
+            assert_eq!(header(&head, "content-length"), Some("4"), "{head}");
+            assert_eq!(visitor.exactly(4).await, "tiny");
+        } else {
+            assert_eq!(visitor.exactly(first.len()).await, first, "{path}");
+        }
+        assert_eq!(header(&head, "vary"), vary, "{path}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn head_and_conditions_agree_with_compressed_responses() {
+    let edges = edges().await;
+    let address = recorded(&[
+        (
+            "/page",
+            "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nAccept-Ranges: bytes\r\nContent-Length: 2000\r\n\r\n",
+        ),
+        ("/known", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n"),
+        ("/saved", "HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n"),
+    ])
+    .await;
+    let options = options_of(json!({"Compression": {}}));
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
+    let endpoint = edges.bind_endpoint(wanted, Direct::to(address)).await.unwrap();
+    let ask = async |line: &str, fields: &str| {
+        let mut visitor = Peer::to(&endpoint).await;
+        visitor
+            .say(&format!("{line} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n{fields}\r\n"))
+            .await;
+        visitor.head().await
+    };
+
+    let head = ask("HEAD /page", "").await;
+    let fields = ["content-encoding", "etag", "vary", "content-length", "accept-ranges"];
+    let expected = [Some("gzip"), Some("W/\"a\""), Some("Accept-Encoding"), None, None];
+    assert_eq!(fields.map(|name| header(&head, name)), expected, "{head}");
+    let known = ask("GET /known", "If-None-Match: W/\"a\"\r\n").await;
+    assert_eq!(header(&known, "etag"), Some("W/\"a\""), "{known}");
+    assert_eq!(header(&known, "vary"), Some("Accept-Encoding"), "{known}");
+    let saved = ask("PUT /saved", "If-Match: W/\"a\"\r\nContent-Length: 0\r\n").await;
+    assert_eq!(
+        header(&saved, "x-if-match"),
+        Some("W/\"a\", \"a\""),
+        "the origin's own tag: {saved}"
+    );
 }
 
 #[tokio::test]

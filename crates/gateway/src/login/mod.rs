@@ -31,7 +31,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use chrono::{DateTime, Utc};
-use http::header::{CACHE_CONTROL, HeaderName, VARY, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, VARY, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::json;
 
@@ -428,13 +428,7 @@ pub fn mark_private(headers: &mut HeaderMap, login: &HeaderMap) {
     directives.insert(0, "private".to_owned());
     let private = HeaderValue::try_from(directives.join(", "));
     headers.insert(CACHE_CONTROL, private.unwrap_or(HeaderValue::from_static("private, no-store")));
-    append_to_list(headers, VARY, "Cookie");
-}
-
-fn append_to_list(headers: &mut HeaderMap, name: HeaderName, word: &'static str) {
-    if !ginnel_http1::has_token(headers, name.clone(), word) {
-        headers.append(name, HeaderValue::from_static(word));
-    }
+    ginnel_http1::add_vary(headers, "Cookie");
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod request_body;
 pub mod request_context;
 pub mod request_services;
 pub mod response_body;
+pub mod response_compression;
 pub mod rule_notes;
 pub mod stream_timers;
 pub mod upgrade;

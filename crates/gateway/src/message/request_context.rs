@@ -66,6 +66,8 @@ pub struct PolicyExecution {
     pub notes: Vec<RuleNotePair>,
     /// If true, the policy is that of the endpoint that the request goes to.
     pub is_own: bool,
+    /// If true, rules may compress the response.
+    pub is_compressed: bool,
 }
 
 impl<'r> RequestContext<'r> {

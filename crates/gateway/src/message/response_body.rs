@@ -1,5 +1,6 @@
 //! Bodies of responses on their way to visitors.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
+use ginnel_http1::remove_digests;
 use ginnel_policy::compression::Encoder;
 
 use crate::message::body::{BodyError, size_hint_after};
@@ -25,8 +27,8 @@ enum ResponseBodyKind {
     /// As it arrives from an upstream.
     Upstream(Box<dyn UpstreamBody>),
     Compressed(Box<CompressedBody>),
-    /// One that was begun, and what there is of it.
-    Begun(Option<Bytes>, Box<ResponseBodyKind>),
+    /// One that was begun, and the frames that were read of it.
+    Begun(VecDeque<Frame<Bytes>>, Box<ResponseBodyKind>),
     /// One that is read ahead of its visitor.
     Ahead(Arc<ReadAhead<ResponseBody>>),
 }
@@ -60,7 +62,7 @@ impl ResponseBody {
     }
 
     pub fn from_bytes(bytes: Bytes) -> Self {
-        Self::from_kind(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        Self::from_kind(ResponseBodyKind::full(bytes))
     }
 
     /// The body of an upstream's response.
@@ -68,10 +70,15 @@ impl ResponseBody {
         Self::from_kind(ResponseBodyKind::Upstream(Box::new(body)))
     }
 
-    /// Puts what was taken back in front.
-    pub fn put_back(&mut self, bytes: Bytes) {
+    /// Puts frames that were read back in front.
+    pub fn put_back(&mut self, frames: VecDeque<Frame<Bytes>>) {
         let rest = std::mem::replace(&mut self.kind, ResponseBodyKind::Full(None));
-        self.kind = ResponseBodyKind::Begun(Some(bytes), Box::new(rest));
+        self.kind = ResponseBodyKind::Begun(frames, Box::new(rest));
+    }
+
+    /// Replaces all of the body.
+    pub fn set_full(&mut self, bytes: Bytes) {
+        self.kind = ResponseBodyKind::full(bytes);
     }
 
     /// The same, compressed.
@@ -95,11 +102,10 @@ impl ResponseBody {
         Self { kind, answering: Some(answering) }
     }
 
-    /// Drops the bytes of a complete body and returns their number, for a response to HEAD. Bodies that
-    /// come from an upstream are unchanged: they have no bytes then.
-    pub fn take_full(&mut self) -> Option<usize> {
+    /// Takes the bytes of a complete body. Returns `None` for bodies that come from an upstream, and for empty ones.
+    pub fn take_full(&mut self) -> Option<Bytes> {
         match &mut self.kind {
-            ResponseBodyKind::Full(bytes) => bytes.take().map(|bytes| bytes.len()),
+            ResponseBodyKind::Full(bytes) => bytes.take(),
             _ => None,
         }
     }
@@ -138,12 +144,16 @@ impl HttpBody for ResponseBody {
 }
 
 impl ResponseBodyKind {
+    fn full(bytes: Bytes) -> Self {
+        Self::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
             Self::Upstream(body) => body.is_end_stream(),
             Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
-            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Begun(frames, rest) => frames.is_empty() && rest.is_end_stream(),
             Self::Ahead(ahead) => ahead.is_end_stream(),
         }
     }
@@ -153,7 +163,9 @@ impl ResponseBodyKind {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Upstream(body) => body.size_hint(),
             Self::Compressed(_) => SizeHint::default(),
-            Self::Begun(bytes, rest) => size_hint_after(bytes.as_ref(), rest.size_hint()),
+            Self::Begun(frames, rest) => {
+                size_hint_after(frames.iter().filter_map(Frame::data_ref), rest.size_hint())
+            }
             Self::Ahead(ahead) => ahead.size_hint(),
         }
     }
@@ -166,8 +178,8 @@ impl ResponseBodyKind {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
             Self::Compressed(encoded) => encoded.poll_frame(cx),
-            Self::Begun(bytes, rest) => match bytes.take() {
-                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Self::Begun(frames, rest) => match frames.pop_front() {
+                Some(frame) => Poll::Ready(Some(Ok(frame))),
                 None => rest.poll_frame(cx),
             },
             Self::Ahead(ahead) => ahead.poll_frame(cx),
@@ -190,7 +202,8 @@ impl CompressedBody {
                         self.unflushed = true;
                         encoder.compress_chunk(&piece)?
                     }
-                    Err(trailers) => {
+                    Err(mut trailers) => {
+                        trailers.trailers_mut().map(remove_digests);
                         self.trailers = Some(trailers);
                         self.finish_encoding()?
                     }

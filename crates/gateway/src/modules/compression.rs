@@ -1,14 +1,10 @@
 //! Compressing answers on their way.
 
-use http::{Method, Response};
-use hyper::body::Body as _;
-
 use ginnel_api::remote::edges::modules::Compression;
-use ginnel_policy::compression::{
-    ALL, Coding, Encoder, is_compressible, negotiate_coding, set_coding_headers,
-};
+use ginnel_http1::restore_strong_etags;
+use ginnel_policy::compression::{ALL, ResponseCompression};
 
-use crate::message::response_body::ResponseBody;
+use crate::message::response_compression::compress_response;
 use crate::modules::prelude::*;
 
 /// Compresses answers in a coding that the visitor takes.
@@ -26,13 +22,15 @@ impl Module for Compressor {
         next: NextModule<'a>,
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
+            let ModuleInput::Request(mut request) = input else {
+                return next.run(context, input).await;
+            };
             // What the visitor takes, not what rules make of it.
-            let coding = choose_coding(&input);
-            let answer = next.run(context, input).await?;
-            Ok(match coding {
-                Some(coding) => compress_response(answer, coding),
-                None => answer,
-            })
+            let compression =
+                ResponseCompression::from_request(request.method(), request.headers(), ALL);
+            restore_strong_etags(request.headers_mut());
+            let response = next.run(context, ModuleInput::Request(request)).await?;
+            Ok(compress_response(response, &compression).await)
         })
     }
 }
@@ -53,26 +51,4 @@ impl EdgeModule for Compression {
     fn is_enabled(&self) -> bool {
         self.enabled != Some(false)
     }
-}
-
-fn choose_coding(input: &ModuleInput) -> Option<Coding> {
-    match input {
-        ModuleInput::Request(request) if request.method() != Method::HEAD => {
-            negotiate_coding(request.headers(), ALL)
-        }
-        _ => None,
-    }
-}
-
-/// Compresses an answer, if there is something that can be.
-fn compress_response(
-    mut response: Response<ResponseBody>,
-    coding: Coding,
-) -> Response<ResponseBody> {
-    let (status, headers) = (response.status(), response.headers());
-    if response.body().is_end_stream() || !is_compressible(status, headers) {
-        return response;
-    }
-    set_coding_headers(response.headers_mut(), coding);
-    response.map(|body| body.with_encoder(Encoder::new(coding)))
 }

@@ -246,8 +246,8 @@ async fn http2(
 /// Removes the body of a response to HEAD and keeps its length (RFC 9110, section 9.3.2). hyper would send the
 /// body, at which visitors reset the stream.
 fn keep_only_head(response: &mut Response<ResponseBody>) {
-    if let Some(length) = response.body_mut().take_full() {
-        response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
+    if let Some(bytes) = response.body_mut().take_full() {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert(bytes.len().into());
     }
 }
 

@@ -67,9 +67,6 @@ impl Action for BodyFindReplace {
                 TextForm::Latin1 => encode_latin1(&text),
             };
             turn.exchange.set_body(turn.phase, body.into());
-            if let Some(headers) = turn.headers_mut() {
-                headers.remove(CONTENT_ENCODING);
-            }
         }
         turn.set_result(json!({"replacements": matched}));
         Ok(Flow::Continue)

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::compression::{Coding, is_encoded, negotiate_coding};
+use super::super::compression::{Coding, ResponseCompression, is_encoded};
 use super::prelude::*;
 
 /// Compresses a response; on a request, the response to it.
@@ -14,8 +14,10 @@ pub struct CompressResponse {
 
 impl Action for CompressResponse {
     fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
-        let request_headers = turn.exchange.request().map(|request| &request.head.headers);
-        let chosen = request_headers.and_then(|headers| negotiate_coding(headers, &self.codings));
+        let request = turn.exchange.request().map(|request| &request.head);
+        let chosen = request.and_then(|head| {
+            ResponseCompression::from_request(&head.method, &head.headers, &self.codings).coding()
+        });
         let response = turn.exchange.response();
         let encoded = response.is_some_and(|response| is_encoded(&response.head.headers));
         turn.set_result(json!({

@@ -4,6 +4,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::IgnoredAny;
 
+use ginnel_http1::has_content;
+
 use super::super::config::FINAL_STATUS;
 use super::super::headers::{self, HeaderTemplate};
 use super::super::markup::{begins_with_markup, is_html};
@@ -38,11 +40,6 @@ impl Action for CustomResponse {
         let answer = LocalResponse { status, headers, body: body.into(), code: None };
         Ok(Flow::End(Verdict::Respond(answer)))
     }
-}
-
-/// Returns true if a response with this status may have content (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5).
-fn has_content(status: StatusCode) -> bool {
-    ![StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
 }
 
 /// The type of a body by its template without expressions. A visitor chooses the values of expressions, and must not be

@@ -1,11 +1,14 @@
 //! What a trial tells.
 
+use bytes::Bytes;
 use http::HeaderMap;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
+use ginnel_base::logging::or_debug;
+
 use super::Traffic;
-use crate::exchange::{Content, Exchange, Request};
+use crate::exchange::{Content, Exchange, Request, TakenResponse};
 use crate::expression::value::value_to_json;
 use crate::facts;
 use crate::record::RuleTrace;
@@ -98,13 +101,8 @@ impl Report {
         mut exchange: Exchange,
         traffic: &Traffic,
     ) -> Self {
-        let response = exchange.take_response().map(|(head, body, coding)| Answered {
-            status: head.status.as_u16(),
-            code: exchange.answer_code(),
-            headers: header_pairs(&head.headers),
-            body: body_text(body, traffic.response_body()),
-            compression: coding.map(super::super::compression::Coding::name),
-        });
+        let code = exchange.answer_code();
+        let response = exchange.take_response().map(|taken| Answered::new(taken, code, traffic));
         let record = exchange.record;
         let decision = record.decision.as_ref().map(|it| Decided {
             phase: it.phase.name(),
@@ -135,13 +133,35 @@ impl Report {
     }
 }
 
+impl Answered {
+    fn new(taken: TakenResponse, code: Option<u16>, traffic: &Traffic) -> Self {
+        let TakenResponse { mut head, body, compression } = taken;
+        let body = body_bytes(body, traffic.response_body());
+        let coded = compression.and_then(|it| {
+            let made = it.compress_whole(&mut head, &body);
+            or_debug!(made, "cannot compress a response").flatten()
+        });
+        Self {
+            status: head.status.as_u16(),
+            code,
+            headers: header_pairs(&head.headers),
+            body: String::from_utf8_lossy(&body).into_owned(),
+            compression: coded.map(|it| it.coding.name()),
+        }
+    }
+}
+
 impl Sent {
     pub(super) fn from_request(request: &Request, traffic: &Traffic) -> Self {
         Self {
             method: request.head.method.to_string(),
             url: facts::full_url(request),
             headers: header_pairs(&request.head.headers),
-            body: body_text(request.body.clone(), traffic.request_body()),
+            body: String::from_utf8_lossy(&body_bytes(
+                request.body.clone(),
+                traffic.request_body(),
+            ))
+            .into_owned(),
         }
     }
 }
@@ -160,11 +180,10 @@ fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
-/// The body as text: `original`, unless a rule has made another.
-fn body_text(body: Content, original: bytes::Bytes) -> String {
-    let bytes = match body {
+/// Returns the bytes of a body: `original`, unless a rule has made another body.
+fn body_bytes(body: Content, original: Bytes) -> Bytes {
+    match body {
         Content::Full(body) => body,
         Content::Passing | Content::TooLong => original,
-    };
-    String::from_utf8_lossy(&bytes).into_owned()
+    }
 }

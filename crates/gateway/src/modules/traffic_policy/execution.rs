@@ -6,13 +6,15 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, request};
+use hyper::body::Frame;
 
 use ginnel_base::address::{HostName, WebUrl};
+use ginnel_http1::{has_content, restore_strong_etags};
 use ginnel_policy::jwt::{KeyRequest, KeySet};
 use ginnel_policy::{
     CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, FetchFailed, Fetched, LocalResponse,
-    Phase, Run, StepOutcome, Verdict,
+    Phase, Run, StepOutcome, TakenResponse, Verdict,
 };
 
 use crate::message::body::BodyError;
@@ -24,6 +26,7 @@ use crate::message::request_context::InternalAddress;
 use crate::message::request_context::{PolicyExecution, RequestContext};
 use crate::message::request_services::{InternalHost, LoginPlace, RequestServices};
 use crate::message::response_body::ResponseBody;
+use crate::message::response_compression::compress_response;
 use crate::message::rule_notes::RuleNotes;
 use crate::modules::traffic_policy::buffered_body::{BufferedBody, gather_body};
 use crate::modules::traffic_policy::internal_fetch::{self, unreachable_failure};
@@ -54,7 +57,7 @@ impl PolicyExecution {
         let mut exchange = Exchange::from_request(connection, endpoint, request);
         exchange.ipv6_prefix = context.services.live.load().ipv6_prefix;
         exchange.record.code_prefix = changed_code_prefix(context.services);
-        Self { exchange, body, notes: Vec::new(), is_own: false }
+        Self { exchange, body, notes: Vec::new(), is_own: false, is_compressed: false }
     }
 
     /// Runs the rules for requests.
@@ -67,6 +70,7 @@ impl PolicyExecution {
         let mut run = rules.policy.start_phase(Phase::Request);
         self.exchange.carried = context.carried_bytes();
         self.is_own = context.route_ref.edge_id.is_empty() && context.hops == 0;
+        self.is_compressed |= rules.compress_responses;
         self.exchange.record.matched = context.services.notes_rules().then(Vec::new);
         let rejection = loop {
             match run.step(&mut self.exchange, rules) {
@@ -118,6 +122,9 @@ impl PolicyExecution {
         let (mut head, content) =
             self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
         normalize_head(&mut head)?;
+        if self.is_compressed {
+            restore_strong_etags(&mut head.headers);
+        }
         if !self.notes.is_empty() {
             let RuleNotes(notes) = head.extensions.get_or_insert_default();
             let for_agent = self.notes.iter().map(|notes| notes.for_agent(self.is_own).clone());
@@ -157,22 +164,24 @@ impl PolicyExecution {
         self.record_decision(context, rules, "policy");
         let prefix = &context.services.settings.code_prefix;
         let code = self.exchange.answer_code();
-        let Some((mut head, content, coding)) = self.exchange.take_response() else {
+        let is_to_head = self.exchange.request().is_some_and(|it| it.head.method == Method::HEAD);
+        let Some(taken) = self.exchange.take_response() else {
             return error_response::BROKEN.into_response(prefix);
         };
+        let TakenResponse { mut head, body: content, compression } = taken;
         error_response::set_error_code(&mut head.headers, code, prefix);
         if let Content::Full(bytes) = content {
             let bytes = with_code(bytes, code, prefix);
-            if coding.is_none() {
+            if has_content(head.status) && !(is_to_head && bytes.is_empty()) {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             }
             body = ResponseBody::from_bytes(bytes);
         }
-        let body = match coding {
-            Some(coding) => body.with_encoder(ginnel_policy::compression::Encoder::new(coding)),
-            None => body,
-        };
-        Response::from_parts(head, body)
+        let response = Response::from_parts(head, body);
+        match compression {
+            Some(compression) => compress_response(response, &compression).await,
+            None => response,
+        }
     }
 
     /// Fields for the response to somebody who has logged in; none where nobody had to.
@@ -267,7 +276,7 @@ impl PolicyExecution {
                 Content::Full(bytes)
             }
             Ok(BufferedBody::Begun(bytes)) => {
-                body.put_back(bytes);
+                body.put_back([Frame::data(bytes)].into());
                 Content::TooLong
             }
             // It breaks off for the visitor where it broke off here.

@@ -37,6 +37,8 @@ pub struct Rules {
     owner: Option<Arc<str>>,
     /// True when the response phase has something to do.
     responds: bool,
+    /// If true, an action may compress responses.
+    pub(super) compress_responses: bool,
     /// True when requests may pass by their heads alone.
     pub(super) pass_by_head: bool,
 }
@@ -49,9 +51,11 @@ impl Rules {
         ip_policy: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
     ) -> Self {
         let ip_policies = policy.ip_policy_ids().map(|id| (id.to_owned(), ip_policy(id))).collect();
-        let steps = policy.request.iter().flat_map(|rule| &rule.actions);
-        let responds = policy.has_rules(Phase::Response)
-            || policy.enabled && steps.into_iter().any(|step| step.kind.name == COMPRESS_ACTION);
+        let rules = policy.request.iter().chain(&policy.response);
+        let mut steps = rules.flat_map(|rule| &rule.actions);
+        let compress_responses =
+            policy.enabled && steps.any(|step| step.kind.name == COMPRESS_ACTION);
+        let responds = policy.has_rules(Phase::Response) || compress_responses;
         let pass_by_head = !responds
             && !policy.has_rules(Phase::Connect)
             && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
@@ -65,6 +69,7 @@ impl Rules {
             reach,
             owner,
             responds,
+            compress_responses,
             pass_by_head,
         }
     }
