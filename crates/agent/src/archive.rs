@@ -115,7 +115,9 @@ impl EntryReader {
         let (marks, took) = read_timings(entry);
         let mut exchange = CapturedExchange::ended(marks, took);
         exchange.request = self.read_request(request, &target, headers)?;
-        exchange.response = self.read_response(&entry["response"])?;
+        if let Some(response) = self.read_response(&entry["response"])? {
+            exchange.set_response(response);
+        }
         (exchange.error, exchange.note) = read_comments(entry);
         if let Some(messages) = entry["_webSocketMessages"].as_array() {
             let (log, unread) = sockets::read_socket(messages, start, self.max_body);

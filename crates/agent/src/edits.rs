@@ -10,7 +10,7 @@ use serde::Deserialize;
 use ginnel_api::mask;
 use ginnel_base::address::{Authority, RequestHost, Scheme};
 use ginnel_content::{OutgoingRequest, RequestConnection};
-use ginnel_http1::may_trail;
+use ginnel_http1::{describes_bytes, may_trail, remove_digests};
 
 use super::capture::{CaptureSource, CapturedMessage};
 use super::outgoing::{host_of_origin, replay_bytes};
@@ -94,6 +94,7 @@ impl RequestEdits {
             return Err(EditError::Truncated);
         }
         let mut outgoing = original.to_unframed();
+        let keeps_headers = self.headers.is_none();
         if let Some(method) = self.method {
             if method.is_empty() || !method.bytes().all(is_token) {
                 return Err(EditError::Invalid(format!("method: {method:?} is not a method")));
@@ -128,6 +129,10 @@ impl RequestEdits {
         }
         if let Some(trailers) = self.trailers {
             outgoing.trailers = checked_trailers(trailers)?;
+        }
+        if keeps_headers && *outgoing.body != *original.body.bytes() {
+            outgoing.headers.retain(|(name, _)| !describes_bytes(name));
+            remove_digests(&mut outgoing.trailers);
         }
         Ok(outgoing)
     }

@@ -242,6 +242,12 @@ impl CaptureRecord {
 }
 
 impl CapturedExchange {
+    /// Sets the response. Its type decides if its body is a stream, however the body is framed.
+    pub fn set_response(&mut self, response: CapturedMessage) {
+        self.stream = self.stream.or_else(|| StreamKind::from_head(&response.head));
+        self.response = Some(response);
+    }
+
     /// What comes one after the other; none where that is all at once.
     pub fn stream_kind(&self) -> Option<StreamKind> {
         if self.socket.is_some() { Some(StreamKind::WebSocket) } else { self.stream }

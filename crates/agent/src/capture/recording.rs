@@ -164,7 +164,8 @@ impl Recording {
         self.captures.change_record(&self.record, |exchange, _| {
             let message = CapturedMessage::awaiting_body(head, body);
             let cost = message.memory_cost();
-            exchange.response = Some(message);
+            exchange.set_response(message);
+            self.is_stream.store(exchange.stream.is_some(), Ordering::Relaxed);
             exchange.marks.first_byte = Some(first_byte);
             cost
         });
@@ -195,14 +196,6 @@ impl Recording {
             kept + record_mark(response_marks, response.body_length, at, room.stream)
         });
         self.notify_part(at);
-    }
-
-    /// The body of the response has no length: it may be a stream, whose parts have times.
-    pub fn begin_stream(&self) {
-        let mut exchange = self.record.lock_exchange();
-        let kind = exchange.response.as_ref().and_then(|it| StreamKind::from_head(&it.head));
-        exchange.stream = exchange.stream.or(kind);
-        self.is_stream.store(exchange.stream.is_some(), Ordering::Relaxed);
     }
 
     /// The connection becomes a WebSocket.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use ginnel_http1::{after_first_line, fields_in};
+use ginnel_http1::{MediaType, after_first_line, fields_in};
 
 /// What a message counts beside its bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
@@ -27,17 +27,15 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// What a body of a type is; none for one that is no stream.
+    /// Returns the kind of stream that the media type in a head names.
     pub(super) fn from_head(head: &[u8]) -> Option<Self> {
         let mut fields = fields_in(after_first_line(head));
         let (_, value) = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"))?;
-        let begins = |with: &str| {
-            value.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
-        };
+        let media_type = MediaType::from_value(value);
         match () {
-            () if begins("text/event-stream") => Some(Self::Events),
-            // What runs in browsers is another protocol, `application/grpc-web`.
-            () if begins("application/grpc") && !begins("application/grpc-") => Some(Self::Grpc),
+            () if media_type.is_event_stream() => Some(Self::Events),
+            // gRPC in browsers is another protocol, `application/grpc-web`.
+            () if media_type.is_grpc() => Some(Self::Grpc),
             () => None,
         }
     }

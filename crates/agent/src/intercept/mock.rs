@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use ginnel_api::Base64;
 use ginnel_content::outgoing::is_made_anew;
-use ginnel_http1::HeadWriter;
+use ginnel_http1::{HeadWriter, describes_bytes, has_content};
 
 use super::rules::RuleAction;
 use super::template::{self, TemplateValues};
@@ -114,18 +115,23 @@ fn out_of_range(fields: &Map<String, Value>) -> Vec<String> {
 }
 
 impl MockResponse {
-    /// The fields of a mock that responds as somebody did before.
+    /// The fields of a mock that responds as a local service did before. Digests, ranges and entity tags are left out: the
+    /// mock has content of its own, which is edited, and which visitors must not take for that of the local service.
     pub fn fields_from_response(response: &CapturedMessage) -> Map<String, Value> {
         let mut headers = BTreeMap::<String, String>::new();
-        for (name, value) in response.headers().into_iter().filter(|(name, _)| !is_made_anew(name))
-        {
+        let status = response.start_line()[1].parse::<u16>().unwrap_or(200);
+        let is_kept = |name: &str| match name.to_ascii_lowercase().as_str() {
+            "content-encoding" => !response.is_decoded,
+            "content-range" => matches!(status, 206 | 416),
+            name => !is_made_anew(name) && !describes_bytes(name),
+        };
+        for (name, value) in response.headers().into_iter().filter(|(name, _)| is_kept(name)) {
             let known = headers.entry(name).or_default();
             if !known.is_empty() {
                 known.push('\n');
             }
             known.push_str(&value);
         }
-        let status = response.start_line()[1].parse::<u16>().unwrap_or(200);
         let body = Base64(response.body.bytes().into_owned().into());
         let shown = json!({"status": status, "headers": headers, "body_base64": body});
         match shown {
@@ -164,7 +170,8 @@ impl MockResponse {
             (.., Some(bytes)) => ("", bytes.0.to_vec()),
             _ => ("", Vec::new()),
         };
-        let is_bodiless = matches!(self.status, 204 | 304);
+        // The status was checked when the mock was made.
+        let is_bodiless = !StatusCode::from_u16(self.status).is_ok_and(has_content);
         let mut head = Vec::new();
         let mut writer = HeadWriter::begin_response(self.status, &mut head);
         let has_type = self.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type"));
@@ -176,8 +183,15 @@ impl MockResponse {
                 writer.field(name, one_line(&text(value)));
             }
         }
-        if !is_bodiless {
-            writer.display_field("Content-Length", body.len());
+        match self.status {
+            // Its length must be zero, so that the visitor does not wait for content (RFC 9110, section 15.3.6).
+            205 => {
+                writer.field("Content-Length", "0");
+            }
+            _ if is_bodiless => {}
+            _ => {
+                writer.display_field("Content-Length", body.len());
+            }
         }
         writer.end();
         if is_bodiless || is_head {
@@ -252,6 +266,10 @@ mod tests {
             (json!({}), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
             (json!({"status": 204, "body": "x"}), "HTTP/1.1 204 No Content\r\n\r\n"),
             (
+                json!({"status": 205, "body": "x"}),
+                "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",
+            ),
+            (
                 json!({"body": "é"}),
                 "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 2\r\n\r\né",
             ),
@@ -272,6 +290,22 @@ mod tests {
         }
         let head = make(json!({"body": "abc"}), "/", true);
         assert!(head.ends_with("Content-Length: 3\r\n\r\n"), "{head}");
+    }
+
+    #[test]
+    fn a_mock_of_a_captured_response_has_content_of_its_own() {
+        let head = b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\nRepr-Digest: sha-256=:a:\r\nAccept-Ranges: bytes\r\n\
+            Content-Encoding: gzip\r\nVary: Accept\r\nContent-Length: 1\r\n\r\n";
+        let mut response = CapturedMessage::new(head, false);
+        let names = |response: &CapturedMessage| {
+            let fields = MockResponse::fields_from_response(response);
+            let names = fields["headers"].as_object().unwrap().keys().cloned();
+            names.map(|name| name.to_lowercase()).collect::<Vec<_>>()
+        };
+
+        assert_eq!(names(&response), ["content-encoding", "vary"]);
+        response.is_decoded = true;
+        assert_eq!(names(&response), ["vary"]);
     }
 
     #[test]

@@ -334,9 +334,6 @@ impl ResponseCopy<'_> {
         self.status.store(head.status, Ordering::Relaxed);
         if let Some(recording) = self.recording {
             recording.response_head(self.buffer.get(..head.length).unwrap_or_default(), &head.body);
-            if !matches!(head.body, Body::Length(_)) {
-                recording.begin_stream();
-            }
         }
     }
 

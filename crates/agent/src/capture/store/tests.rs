@@ -154,7 +154,6 @@ fn messages_and_the_times_of_parts_count() {
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
         &Body::CHUNKED,
     );
-    recording.begin_stream();
     recording.response_body(b"data: 1\n\n");
     assert_eq!(captures.usage().bytes, counted(&captures));
     recording.begin_socket();
