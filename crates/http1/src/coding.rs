@@ -115,7 +115,7 @@ pub fn decode_body<'a, 'b>(
     })
 }
 
-fn parse_codings<'a>(
+pub(super) fn parse_codings<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<ContentCoding>, CodingError> {
     let names = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
@@ -223,7 +223,7 @@ fn decode_deflate(body: &[u8], max: usize) -> PartialBody {
 }
 
 /// Whether a body begins like one of zlib (RFC 1950, section 2.2).
-fn has_zlib_header(body: &[u8]) -> bool {
+pub(super) fn has_zlib_header(body: &[u8]) -> bool {
     match body {
         [first, second, ..] => first & 0x0f == 8 && u16::from_be_bytes([*first, *second]) % 31 == 0,
         _ => false,

@@ -5,7 +5,7 @@
 //! which fields concern only one connection, `forwarded` those that proxies add, `forwarded_field` reads `Forwarded`, `identity` those that say
 //! who has logged in, `retry_after` when to come again, `names` which fields CGI takes for one, `media_type` reads `Content-Type`, and `lists` reads all values that are lists.
 //!
-//! `representation` owns the fields that describe the bytes of a body, for all code that changes a body.
+//! `coding` removes content codings from whole bodies, and `coding_remover` from bodies on their way. `representation` owns the fields that describe the bytes of a body, for all code that changes a body.
 //!
 //! `response_head` finds the final head of a response behind its interim ones, for gateway, agent and
 //! client. `read_room` knows how much room the next read of a connection gets.
@@ -21,6 +21,7 @@
 mod body;
 mod chunks;
 pub mod coding;
+mod coding_remover;
 mod forwarded;
 mod forwarded_field;
 mod hop_by_hop;
@@ -45,6 +46,7 @@ mod write;
 
 pub use body::Body;
 pub use chunks::FramingError;
+pub use coding_remover::CodingRemover;
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
 pub use forwarded_field::{ForwardedElement, ForwardedNode, forwarded_elements};
 pub use hop_by_hop::{

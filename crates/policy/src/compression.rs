@@ -60,7 +60,7 @@ impl Coding {
 /// The compression of the response to a request, as far as the request decides about it.
 #[derive(Debug, Clone)]
 pub struct ResponseCompression {
-    /// The best coding for the visitor. `None` if the visitor accepts none of those that are offered.
+    /// The best coding for the visitor. `None` if the visitor does not accept any offered coding.
     coding: Option<Coding>,
     /// If true, the visitor refuses content without a coding.
     refuses_identity: bool,

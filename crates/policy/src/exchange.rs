@@ -1,18 +1,22 @@
 //! One request with its response, or one connection: what rules look at and change.
 
 use std::borrow::Cow;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use http::header::CONTENT_RANGE;
-use http::{HeaderMap, StatusCode, request, response};
+use http::header::{CONTENT_RANGE, IF_NONE_MATCH};
+use http::{HeaderMap, Method, StatusCode, request, response};
 
-use ginnel_http1::{RepresentationChange, change_representation, read_target, request_query};
+use ginnel_http1::{
+    RepresentationChange, change_representation, has_content, read_target, request_query,
+};
 
 use super::Phase;
 use super::address::{AddressFacts, AddressLookup};
+use super::body_replacer::BodyReplacement;
 use super::certificate::CertificateFacts;
 use super::cidr::Cidr;
 use super::compression::{Coding, ResponseCompression};
@@ -104,6 +108,8 @@ pub struct Request {
     pub scheme: &'static str,
     /// The body.
     pub body: Content,
+    /// The replacements in the body on its way, in order.
+    pub replacements: Vec<BodyReplacement>,
     /// The headers behind the body, once they are known.
     pub trailers: HeaderMap,
     /// When the head arrived.
@@ -119,6 +125,8 @@ pub struct Response {
     pub head: response::Parts,
     /// The body.
     pub body: Content,
+    /// The replacements in the body on its way, in order.
+    pub replacements: Vec<BodyReplacement>,
     /// The headers behind the body, once they are known.
     pub trailers: HeaderMap,
 }
@@ -131,8 +139,8 @@ pub enum Content {
     Passing,
     /// All of it.
     Full(Bytes),
-    /// It was longer than an action wanted, and is on its way.
-    TooLong,
+    /// It is longer than an action wanted, and is on its way. Its beginning, as far as it has come.
+    TooLong(Bytes),
 }
 
 /// Bytes that were carried so far.
@@ -174,29 +182,37 @@ pub struct Exchange {
     visit: Option<Box<LoginVisit>>,
 }
 
-/// A response on its way to the visitor.
+/// A request or a response as rules have left it, on its way.
 #[derive(Debug)]
-pub struct TakenResponse {
-    /// Status, version and headers.
-    pub head: response::Parts,
+pub struct TakenMessage<H> {
+    /// The head.
+    pub head: H,
     /// The body.
     pub body: Content,
-    /// How the body is compressed, if a rule has ordered it.
-    pub compression: Option<ResponseCompression>,
+    /// The replacements in the body on its way, in order.
+    pub replacements: Vec<BodyReplacement>,
 }
 
 impl Request {
     /// A request whose body nobody has looked at.
     pub fn new(head: request::Parts, scheme: &'static str, received: DateTime<Utc>) -> Self {
-        let trailers = HeaderMap::new();
-        Self { head, scheme, body: Content::Passing, trailers, received, body_received: None }
+        Self {
+            head,
+            scheme,
+            body: Content::Passing,
+            replacements: Vec::new(),
+            trailers: HeaderMap::new(),
+            received,
+            body_received: None,
+        }
     }
 }
 
 impl Response {
     /// A response whose body nobody has looked at.
     pub fn new(head: response::Parts) -> Self {
-        Self { head, body: Content::Passing, trailers: HeaderMap::new() }
+        let (body, replacements, trailers) = Default::default();
+        Self { head, body, replacements, trailers }
     }
 }
 
@@ -315,14 +331,14 @@ impl Exchange {
     /// Takes the head and the body of the request to send them.
     ///
     /// A copy of the head stays here for the response phase if `keep` says so.
-    pub fn take_request(&mut self, keep: bool) -> Option<(request::Parts, Content)> {
+    pub fn take_request(&mut self, keep: bool) -> Option<TakenMessage<request::Parts>> {
         let kept = self.request.as_deref_mut()?;
-        let body = std::mem::take(&mut kept.body);
+        let (body, replacements) = (take(&mut kept.body), take(&mut kept.replacements));
         if keep {
-            return Some((kept.head.clone(), body));
+            return Some(TakenMessage { head: kept.head.clone(), body, replacements });
         }
         self.memo.forget_request();
-        Some((self.request.take()?.head, body))
+        Some(TakenMessage { head: self.request.take()?.head, body, replacements })
     }
 
     /// The response.
@@ -349,7 +365,7 @@ impl Exchange {
         head.status = answer.status;
         head.headers = answer.headers;
         let body = Content::Full(answer.body);
-        self.set_response(Response { head, body, trailers: HeaderMap::new() });
+        self.set_response(Response { body, ..Response::new(head) });
         self.answer_code = answer.code;
     }
 
@@ -359,10 +375,15 @@ impl Exchange {
     }
 
     /// Takes the response to send it.
-    pub fn take_response(&mut self) -> Option<TakenResponse> {
+    pub fn take_response(&mut self) -> Option<TakenMessage<response::Parts>> {
         self.memo.forget_response();
-        let Response { head, body, .. } = *self.response.take()?;
-        Some(TakenResponse { head, body, compression: self.compression.take() })
+        let Response { head, body, replacements, .. } = *self.response.take()?;
+        Some(TakenMessage { head, body, replacements })
+    }
+
+    /// Takes the compression of the response, if a rule has ordered one.
+    pub fn take_compression(&mut self) -> Option<ResponseCompression> {
+        self.compression.take()
     }
 
     /// Says how the upstream took the request: a status of 500 or more is a failure, and so is no
@@ -402,21 +423,60 @@ impl Exchange {
         }
     }
 
+    /// Returns true if the message of a phase has no content whatever its head describes: a response to HEAD, or one of a
+    /// status without content.
+    pub(super) fn has_no_content(&self, phase: Phase) -> bool {
+        let response = self.response().filter(|_| phase == Phase::Response);
+        let to_head = self.request().is_some_and(|it| it.head.method == Method::HEAD);
+        response.is_some_and(|it| to_head || !has_content(it.head.status))
+    }
+
+    /// Returns true if something is replaced in the body of a phase on its way.
+    pub(super) fn is_replaced_on_way(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Request => self.request().is_some_and(|it| !it.replacements.is_empty()),
+            _ => self.response().is_some_and(|it| !it.replacements.is_empty()),
+        }
+    }
+
+    /// Changes the head of the message of a phase whose content is replaced on its way, or would be if there were any.
+    pub(super) fn mark_replaced(&mut self, phase: Phase, replacement: Option<BodyReplacement>) {
+        // A visitor that knows an entity tag has it from content in which nothing was replaced.
+        let knows_tag =
+            self.request().is_some_and(|it| it.head.headers.contains_key(IF_NONE_MATCH));
+        let response = self.response().filter(|_| phase == Phase::Response);
+        let is_confirmed = response.is_some_and(|it| it.head.status == StatusCode::NOT_MODIFIED);
+        if is_confirmed && knows_tag {
+            return;
+        }
+        let Some(MessageParts { headers, replacements, .. }) = self.message_mut(phase) else {
+            return;
+        };
+        change_representation(headers, RepresentationChange::Replaced { length: None });
+        replacements.extend(replacement);
+    }
+
     /// Gives the message of a phase another body.
     pub(super) fn set_body(&mut self, phase: Phase, body: Bytes) {
         let change = RepresentationChange::Replaced { length: Some(body.len()) };
-        let (headers, content) = match phase {
-            Phase::Request => match self.request_mut() {
-                Some(request) => (&mut request.head.headers, &mut request.body),
-                None => return,
-            },
-            _ => match self.response_mut() {
-                Some(response) => (&mut response.head.headers, &mut response.body),
-                None => return,
-            },
-        };
+        let Some(MessageParts { headers, content, .. }) = self.message_mut(phase) else { return };
         change_representation(headers, change);
         *content = Content::Full(body);
+    }
+
+    fn message_mut(&mut self, phase: Phase) -> Option<MessageParts<'_>> {
+        match phase {
+            Phase::Request => self.request_mut().map(|it| MessageParts {
+                headers: &mut it.head.headers,
+                content: &mut it.body,
+                replacements: &mut it.replacements,
+            }),
+            _ => self.response_mut().map(|it| MessageParts {
+                headers: &mut it.head.headers,
+                content: &mut it.body,
+                replacements: &mut it.replacements,
+            }),
+        }
     }
 
     /// The headers that the rules of a phase change.
@@ -427,4 +487,11 @@ impl Exchange {
             Phase::Connect | Phase::Close => None,
         }
     }
+}
+
+/// The parts of a message that change with its content.
+struct MessageParts<'m> {
+    headers: &'m mut HeaderMap,
+    content: &'m mut Content,
+    replacements: &'m mut Vec<BodyReplacement>,
 }

@@ -42,6 +42,7 @@ mod action_results;
 pub mod actions;
 mod address;
 mod authority;
+mod body_replacer;
 pub mod certificate;
 mod checker;
 mod cidr;
@@ -87,11 +88,12 @@ mod world;
 
 pub use self::address::{AddressDatabase, AddressFacts, AddressKind, AddressKinds, AddressLookup};
 pub use self::authority::is_canonical_authority;
+pub use self::body_replacer::{BodyReplacement, BodyReplacer, ReplacementError};
 pub use self::cidr::Cidr;
 pub use self::document::{Policy, as_edge_module, read_document, unclear_number};
 pub use self::exchange::{
     Carried, Content, DEFAULT_IPV6_PREFIX, EndpointFacts, Exchange, Request, Response,
-    TakenResponse, TlsFacts, VisitorConnection,
+    TakenMessage, TlsFacts, VisitorConnection,
 };
 pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;

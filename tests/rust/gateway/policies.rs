@@ -1,5 +1,6 @@
 //! Traffic policies of routes, TCP edges and endpoints, on real traffic.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,6 +10,7 @@ use ginnel_api::remote::edges::modules::WebhookVerification;
 use ginnel_gateway::{EndpointSpec, EventDelivery, Proto};
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, document, edges, header, mirror, soon, upstream};
@@ -94,11 +96,10 @@ async fn requests_and_answers_are_changed() {
 #[tokio::test]
 async fn bodies_are_looked_at_only_where_rules_want_to() {
     let replace = |from: &str, to: &str| json!({"replacements": [{"from": from, "to": to}]});
-    let inbound = json!([rule(
-        Some("req.method == 'POST'"),
-        "request-body-find-replace",
-        replace("a", "bb")
-    )]);
+    let inbound = json!([
+        rule(Some("req.method == 'POST'"), "request-body-find-replace", replace("a", "bb")),
+        rule(Some("req.method == 'PATCH'"), "request-body-find-replace", replace("a+", "bb")),
+    ]);
     let outbound = json!([rule(
         Some("req.method == 'POST'"),
         "response-body-find-replace",
@@ -120,8 +121,17 @@ async fn bodies_are_looked_at_only_where_rules_want_to() {
     assert_eq!(header(&posted.0, "content-length"), Some(posted.1.len().to_string().as_str()));
     let put = send("PUT", "banana").await;
     assert!(put.1.starts_with("PUT / HTTP/1.1\r\n") && put.1.ends_with("banana"), "{}", put.1);
-    let too_long = send("POST", &"x".repeat((1 << 20) + 1)).await;
-    assert_eq!((status(&too_long), code(&too_long)), ("413", "2249"));
+    let long = "x".repeat((1 << 20) + 1) + "banana";
+    let passed = send("POST", &long).await;
+    assert_eq!(status(&passed), "200");
+    assert_eq!(header(&passed.1, "content-length"), None);
+    assert!(passed.1.contains("bbbnbbnbb") && !passed.1.contains("banana"));
+    let too_long = send("PATCH", &long).await;
+    assert_eq!(
+        (status(&too_long), code(&too_long)),
+        ("413", "2249"),
+        "a match may have any length"
+    );
 }
 
 #[tokio::test]
@@ -423,8 +433,12 @@ async fn nothing_passes_a_replacement_because_of_how_it_is_sent() {
     let edge = site.edge("a.test").await;
     let long = format!("SSN 123 {}", "x".repeat(LIMIT));
     let redact = json!({"replacements": [{"from": "[0-9]{3}", "to": "***"}]});
-    let policy = json!({"outbound": [rule(None, "response-body-find-replace", redact)]});
-    let cases: [(&str, &str, Vec<u8>); 7] = [
+    let endless = json!({"replacements": [{"from": "[0-9]{3,}", "to": "***"}]});
+    let policy = json!({"outbound": [
+        rule(Some("!req.url.path.startsWith('/any')"), "response-body-find-replace", redact),
+        rule(Some("req.url.path.startsWith('/any')"), "response-body-find-replace", endless),
+    ]});
+    let cases: [(&str, &str, Vec<u8>); 11] = [
         ("plain", "Content-Type: text/plain", b"SSN 123".to_vec()),
         ("gzip", "Content-Encoding: gzip\r\nETag: \"1\"", gzip("SSN 123")),
         ("clean", "Content-Encoding: gzip", gzip("SSN")),
@@ -432,6 +446,10 @@ async fn nothing_passes_a_replacement_because_of_how_it_is_sent() {
         ("unknown", "Content-Encoding: zstd", b"SSN 123".to_vec()),
         ("long", "Content-Type: text/plain", long.clone().into_bytes()),
         ("unfolds", "Content-Encoding: gzip", gzip(&long)),
+        ("any-long", "Content-Type: text/plain", long.clone().into_bytes()),
+        ("any-unfolds", "Content-Encoding: gzip", gzip(&long)),
+        ("utf16", "Content-Type: text/plain; charset=UTF-16LE", b"1\x002\x003\0".to_vec()),
+        ("part", "Content-Type: text/event-stream\r\nContent-Encoding: zstd", b"123".to_vec()),
     ];
     for (name, fields, body) in cases.clone() {
         let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -468,12 +486,121 @@ async fn nothing_passes_a_replacement_because_of_how_it_is_sent() {
     }
     let (head, body) = visit("/clean").await;
     assert_eq!((header(&head, "content-encoding"), body), (Some("gzip"), gzip("SSN")));
-    for (path, number) in [("/unknown", "3904"), ("/long", "2249"), ("/unfolds", "2249")] {
+    for path in ["/long", "/unfolds"] {
+        let (head, body) = visit(path).await;
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("SSN ***") && !body.contains("123"), "{path}: {head}");
+        assert!(body.len() > LIMIT, "{path}");
+        assert_eq!(
+            (header(&head, "content-encoding"), header(&head, "content-length")),
+            (None, None)
+        );
+    }
+    for (path, number) in [
+        ("/unknown", "3904"),
+        ("/any-long", "2249"),
+        ("/any-unfolds", "2249"),
+        ("/utf16", "3904"),
+        ("/part", "3904"),
+    ] {
         let (head, body) = visit(path).await;
         let refused = (head, String::from_utf8_lossy(&body).into_owned());
         assert_eq!(status(&refused), "502", "{path}: {refused:?}");
         assert!(!refused.1.contains("123"), "{path}");
         assert_eq!(code(&refused), number, "{path}");
+    }
+}
+
+/// An upstream that sends two pieces of a body, the second after a word.
+async fn in_two_pieces(fields: &'static str, pieces: [Vec<u8>; 2]) -> (SocketAddr, Arc<Notify>) {
+    let (word, pieces) = (Arc::new(Notify::new()), Arc::new(pieces));
+    let heard = word.clone();
+    let address = upstream(move |mut peer| {
+        let (heard, pieces) = (heard.clone(), pieces.clone());
+        async move {
+            while let Some((head, _)) = peer.request().await {
+                peer.say(&format!(
+                    "HTTP/1.1 200 OK\r\n{fields}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                ))
+                .await;
+                if head.starts_with("HEAD") {
+                    continue;
+                }
+                for (number, piece) in pieces.iter().enumerate() {
+                    if number == 1 {
+                        heard.notified().await;
+                    }
+                    let size = format!("{:x}\r\n", piece.len());
+                    peer.say_bytes(&[size.as_bytes(), piece, b"\r\n"].concat()).await;
+                }
+                peer.say("0\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    (address, word)
+}
+
+/// A body of gzip in two pieces that can be decoded one after the other.
+fn gzip_pieces(first: &str, second: &str) -> [Vec<u8>; 2] {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(first.as_bytes()).unwrap();
+    encoder.flush().unwrap();
+    let begun = std::mem::take(encoder.get_mut());
+    encoder.write_all(second.as_bytes()).unwrap();
+    [begun, encoder.finish().unwrap()]
+}
+
+#[tokio::test]
+async fn streams_are_searched_piece_by_piece() {
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let replace = json!({"replacements": [{"from": "tick.*", "to": "tock"}]});
+    let policy = json!({"outbound": [rule(None, "response-body-find-replace", replace)]});
+    let events = ["data: tick 1\n\n", "data: tick 2\n\n"];
+    let plain = |pieces: [&str; 2]| pieces.map(|piece| piece.as_bytes().to_vec());
+    let replaced = ["data: tock\n\n", "data: tock\n\n"];
+    let event_fields =
+        "Content-Type: text/event-stream; charset=utf-8\r\nETag: \"a\"\r\nAccept-Ranges: bytes";
+    let lines = ["{\"a\": 1}\n", "tick tick\n"];
+    let call = ["\0\0\0\0\u{4}tick", "\0\0\0\0\u{4}tick"];
+    for (path, fields, pieces, expected) in [
+        ("/events", event_fields, plain(events), replaced),
+        (
+            "/gzip",
+            "Content-Type: text/event-stream\r\nContent-Encoding: gzip",
+            gzip_pieces(events[0], events[1]),
+            replaced,
+        ),
+        ("/lines", "Content-Type: application/x-ndjson", plain(lines), [lines[0], "tock\n"]),
+        ("/call", "Content-Type: application/grpc", plain(call), call),
+    ] {
+        let (address, word) = in_two_pieces(fields, pieces).await;
+        let modules =
+            json!({"backend": site.at(address).await, "policy": policy, "compression": {}});
+        site.route(&edge, path, modules).await;
+        let ask = async |method: &str| {
+            let mut visitor = site.visitor().await;
+            let fields = "Host: a.test\r\nAccept-Encoding: gzip\r\n\r\n";
+            visitor.say(&format!("{method} {path} HTTP/1.1\r\n{fields}")).await;
+            (visitor.head().await, visitor)
+        };
+
+        let (head, mut visitor) = ask("GET").await;
+        assert_eq!(header(&head, "content-encoding"), None, "{path}: {head}");
+        for piece in expected {
+            let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+            assert_eq!(visitor.exactly(chunk.len()).await, chunk, "{path}");
+            word.notify_one();
+        }
+        assert_eq!(visitor.exactly(5).await, "0\r\n\r\n", "{path}");
+        let (of_head, _) = ask("HEAD").await;
+        for name in ["etag", "accept-ranges", "content-encoding", "content-length", "content-type"]
+        {
+            assert_eq!(header(&of_head, name), header(&head, name), "{path}: {name}");
+        }
+        assert_eq!((header(&head, "etag"), header(&head, "accept-ranges")), (None, None), "{path}");
     }
 }
 

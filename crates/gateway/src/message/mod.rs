@@ -18,6 +18,7 @@ pub mod http2_framing;
 pub mod metered;
 pub mod node_notice;
 pub mod read_ahead;
+mod replaced_body;
 pub mod request_body;
 pub mod request_context;
 pub mod request_services;

@@ -12,6 +12,8 @@ use tokio::time::Sleep;
 use crate::message::body::{BodyError, size_hint_after};
 use crate::message::body_feed::FedBody;
 use crate::message::connection_activity::ConnectionActivity;
+use crate::message::replaced_body::ReplacedBody;
+use ginnel_policy::BodyReplacer;
 
 /// How long an upstream may be silent about whether it wants a body.
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,6 +28,8 @@ pub enum RequestBody {
     Full(Option<Bytes>),
     /// One that was begun, and what there is of it.
     Begun(Option<Bytes>, Box<RequestBody>),
+    /// One in which rules replace text.
+    Replaced(Box<ReplacedBody<RequestBody>>),
     /// As it comes from the visitor.
     Visitor(VisitorBody),
     /// As it comes from the visitor, once the upstream asks for it.
@@ -191,6 +195,14 @@ impl RequestBody {
         *self = Self::Begun(Some(bytes), Box::new(rest));
     }
 
+    /// The same, with text replaced on the way.
+    pub fn with_replacer(self, replacer: BodyReplacer) -> Self {
+        match self {
+            Self::Empty => Self::Empty,
+            body => Self::Replaced(Box::new(ReplacedBody::new(body, replacer))),
+        }
+    }
+
     /// Holds the body back until the word is given, or the upstream has been silent for a second.
     pub fn hold_for_continue(self, word: Arc<ContinueSignal>) -> Self {
         match self {
@@ -231,6 +243,7 @@ impl HttpBody for RequestBody {
                 Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 None => Pin::new(rest.as_mut()).poll_frame(cx),
             },
+            Self::Replaced(replaced) => replaced.poll_frame(cx),
             Self::Visitor(visitor) => visitor.poll_frame(cx),
             Self::Held(held) => {
                 ready!(held.poll_word(cx));
@@ -244,6 +257,7 @@ impl HttpBody for RequestBody {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Replaced(replaced) => replaced.is_end_stream(),
             Self::Visitor(visitor) => visitor.is_end_stream(),
             Self::Held(held) => held.body.is_end_stream(),
         }
@@ -254,6 +268,7 @@ impl HttpBody for RequestBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Begun(bytes, rest) => size_hint_after(bytes.as_ref(), rest.size_hint()),
+            Self::Replaced(_) => SizeHint::default(),
             Self::Visitor(visitor) => visitor.size_hint(),
             Self::Held(held) => held.body.size_hint(),
         }

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use ginnel_http1::remove_digests;
+use ginnel_policy::BodyReplacer;
 use ginnel_policy::compression::Encoder;
 
 use crate::message::body::{BodyError, size_hint_after};
 use crate::message::connection_activity::ActiveRequest;
 use crate::message::read_ahead::ReadAhead;
+use crate::message::replaced_body::ReplacedBody;
 
 /// The body of a response.
 pub struct ResponseBody {
@@ -27,6 +29,8 @@ enum ResponseBodyKind {
     /// As it arrives from an upstream.
     Upstream(Box<dyn UpstreamBody>),
     Compressed(Box<CompressedBody>),
+    /// One in which rules replace text.
+    Replaced(Box<ReplacedBody<ResponseBody>>),
     /// One that was begun, and the frames that were read of it.
     Begun(VecDeque<Frame<Bytes>>, Box<ResponseBodyKind>),
     /// One that is read ahead of its visitor.
@@ -79,6 +83,16 @@ impl ResponseBody {
     /// Replaces all of the body.
     pub fn set_full(&mut self, bytes: Bytes) {
         self.kind = ResponseBodyKind::full(bytes);
+    }
+
+    /// The same, with text replaced on the way.
+    pub fn with_replacer(self, replacer: BodyReplacer) -> Self {
+        if self.kind.is_end_stream() {
+            return self;
+        }
+        let Self { kind, answering } = self;
+        let replaced = ReplacedBody::new(Self::from_kind(kind), replacer);
+        Self { kind: ResponseBodyKind::Replaced(Box::new(replaced)), answering }
     }
 
     /// The same, compressed.
@@ -153,6 +167,7 @@ impl ResponseBodyKind {
             Self::Full(bytes) => bytes.is_none(),
             Self::Upstream(body) => body.is_end_stream(),
             Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
+            Self::Replaced(replaced) => replaced.is_end_stream(),
             Self::Begun(frames, rest) => frames.is_empty() && rest.is_end_stream(),
             Self::Ahead(ahead) => ahead.is_end_stream(),
         }
@@ -162,7 +177,7 @@ impl ResponseBodyKind {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Upstream(body) => body.size_hint(),
-            Self::Compressed(_) => SizeHint::default(),
+            Self::Compressed(_) | Self::Replaced(_) => SizeHint::default(),
             Self::Begun(frames, rest) => {
                 size_hint_after(frames.iter().filter_map(Frame::data_ref), rest.size_hint())
             }
@@ -178,6 +193,7 @@ impl ResponseBodyKind {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Upstream(body) => body.poll_frame(cx),
             Self::Compressed(encoded) => encoded.poll_frame(cx),
+            Self::Replaced(replaced) => replaced.poll_frame(cx),
             Self::Begun(frames, rest) => match frames.pop_front() {
                 Some(frame) => Poll::Ready(Some(Ok(frame))),
                 None => rest.poll_frame(cx),

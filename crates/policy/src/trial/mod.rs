@@ -226,7 +226,7 @@ impl Simulation<'_> {
             Phase::Request => self.traffic.request_body(),
             _ => self.traffic.response_body(),
         };
-        let content = if body.len() > limit { Content::TooLong } else { Content::Full(body) };
+        let content = if body.len() > limit { Content::TooLong(body) } else { Content::Full(body) };
         if phase == Phase::Request {
             let now = self.world.now();
             if let Some(request) = exchange.request_mut() {

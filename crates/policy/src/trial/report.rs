@@ -1,14 +1,16 @@
 //! What a trial tells.
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, response};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use ginnel_base::logging::or_debug;
 
 use super::Traffic;
-use crate::exchange::{Content, Exchange, Request, TakenResponse};
+use crate::body_replacer::BodyReplacement;
+use crate::compression::ResponseCompression;
+use crate::exchange::{Content, Exchange, Request, TakenMessage};
 use crate::expression::value::value_to_json;
 use crate::facts;
 use crate::record::RuleTrace;
@@ -102,7 +104,9 @@ impl Report {
         traffic: &Traffic,
     ) -> Self {
         let code = exchange.answer_code();
-        let response = exchange.take_response().map(|taken| Answered::new(taken, code, traffic));
+        let compression = exchange.take_compression();
+        let response = exchange.take_response();
+        let response = response.map(|taken| Answered::new(taken, compression, code, traffic));
         let record = exchange.record;
         let decision = record.decision.as_ref().map(|it| Decided {
             phase: it.phase.name(),
@@ -134,9 +138,14 @@ impl Report {
 }
 
 impl Answered {
-    fn new(taken: TakenResponse, code: Option<u16>, traffic: &Traffic) -> Self {
-        let TakenResponse { mut head, body, compression } = taken;
-        let body = body_bytes(body, traffic.response_body());
+    fn new(
+        taken: TakenMessage<response::Parts>,
+        compression: Option<ResponseCompression>,
+        code: Option<u16>,
+        traffic: &Traffic,
+    ) -> Self {
+        let TakenMessage { mut head, body, replacements } = taken;
+        let body = body_bytes(body, traffic.response_body(), &replacements);
         let coded = compression.and_then(|it| {
             let made = it.compress_whole(&mut head, &body);
             or_debug!(made, "cannot compress a response").flatten()
@@ -153,15 +162,12 @@ impl Answered {
 
 impl Sent {
     pub(super) fn from_request(request: &Request, traffic: &Traffic) -> Self {
+        let body = body_bytes(request.body.clone(), traffic.request_body(), &request.replacements);
         Self {
             method: request.head.method.to_string(),
             url: facts::full_url(request),
             headers: header_pairs(&request.head.headers),
-            body: String::from_utf8_lossy(&body_bytes(
-                request.body.clone(),
-                traffic.request_body(),
-            ))
-            .into_owned(),
+            body: String::from_utf8_lossy(&body).into_owned(),
         }
     }
 }
@@ -180,10 +186,15 @@ fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
-/// Returns the bytes of a body: `original`, unless a rule has made another body.
-fn body_bytes(body: Content, original: Bytes) -> Bytes {
-    match body {
+/// Returns the bytes of a body after the replacements on its way. The body is `original`, unless a rule has made another
+/// one. A body that cannot be searched is empty.
+fn body_bytes(body: Content, original: Bytes, replacements: &[BodyReplacement]) -> Bytes {
+    let body = match body {
         Content::Full(body) => body,
-        Content::Passing | Content::TooLong => original,
-    }
+        Content::Passing | Content::TooLong(_) => original,
+    };
+    replacements.iter().fold(body, |body, replacement| {
+        let replaced = replacement.clone().replace_whole(&body);
+        or_debug!(replaced, "cannot replace in a body").unwrap_or_default()
+    })
 }

@@ -7,14 +7,15 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, request};
-use hyper::body::Frame;
+use hyper::body::{Body as _, Frame};
 
 use ginnel_base::address::{HostName, WebUrl};
+use ginnel_base::logging::or_debug;
 use ginnel_http1::{has_content, restore_strong_etags};
 use ginnel_policy::jwt::{KeyRequest, KeySet};
 use ginnel_policy::{
     CODE_PREFIX, Content, EndpointFacts, Exchange, Fetch, FetchFailed, Fetched, LocalResponse,
-    Phase, Run, StepOutcome, TakenResponse, Verdict,
+    Phase, Run, StepOutcome, TakenMessage, Verdict,
 };
 
 use crate::message::body::BodyError;
@@ -119,8 +120,8 @@ impl PolicyExecution {
 
     /// The request as rules have left it; `keep` when it will be asked for again.
     pub fn take_request(&mut self, keep: bool) -> Result<Request<RequestBody>, ErrorResponse> {
-        let (mut head, content) =
-            self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
+        let taken = self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
+        let TakenMessage { mut head, body: content, replacements } = taken;
         normalize_head(&mut head)?;
         if self.is_compressed {
             restore_strong_etags(&mut head.headers);
@@ -132,11 +133,21 @@ impl PolicyExecution {
         }
         let body = match content {
             Content::Full(bytes) => {
-                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+                if replacements.is_empty() {
+                    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+                }
                 RequestBody::from_bytes(bytes)
             }
-            Content::Passing | Content::TooLong => std::mem::take(&mut self.body),
+            Content::Passing | Content::TooLong(_) => std::mem::take(&mut self.body),
         };
+        if body.is_end_stream() && !replacements.is_empty() {
+            // The length went with the former content; upstreams expect one (RFC 9110, section 8.6).
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        }
+        let body = replacements.into_iter().try_fold(body, |body, replacement| {
+            let started = or_debug!(replacement.start(), "cannot replace in a request");
+            Ok::<_, ErrorResponse>(body.with_replacer(started.ok_or(error_response::BAD_REQUEST)?))
+        })?;
         Ok(Request::from_parts(head, body))
     }
 
@@ -162,26 +173,39 @@ impl PolicyExecution {
             }
         }
         self.record_decision(context, rules, "policy");
-        let prefix = &context.services.settings.code_prefix;
+        let compression = self.exchange.take_compression();
+        let response = self.take_response(body, &context.services.settings.code_prefix);
+        match compression {
+            Some(compression) => compress_response(response, &compression).await,
+            None => response,
+        }
+    }
+
+    /// The response as rules have left it, before it is compressed.
+    fn take_response(&mut self, mut body: ResponseBody, prefix: &str) -> Response<ResponseBody> {
         let code = self.exchange.answer_code();
         let is_to_head = self.exchange.request().is_some_and(|it| it.head.method == Method::HEAD);
         let Some(taken) = self.exchange.take_response() else {
             return error_response::BROKEN.into_response(prefix);
         };
-        let TakenResponse { mut head, body: content, compression } = taken;
+        let TakenMessage { mut head, body: content, replacements } = taken;
         error_response::set_error_code(&mut head.headers, code, prefix);
         if let Content::Full(bytes) = content {
             let bytes = with_code(bytes, code, prefix);
-            if has_content(head.status) && !(is_to_head && bytes.is_empty()) {
+            let is_known = replacements.is_empty() && !(is_to_head && bytes.is_empty());
+            if has_content(head.status) && is_known {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             }
             body = ResponseBody::from_bytes(bytes);
         }
-        let response = Response::from_parts(head, body);
-        match compression {
-            Some(compression) => compress_response(response, &compression).await,
-            None => response,
+        for replacement in replacements {
+            let started = or_debug!(replacement.start(), "cannot replace in a response");
+            let Some(replacer) = started else {
+                return error_response::BROKEN.into_response(prefix);
+            };
+            body = body.with_replacer(replacer);
         }
+        Response::from_parts(head, body)
     }
 
     /// Fields for the response to somebody who has logged in; none where nobody had to.
@@ -260,7 +284,7 @@ impl PolicyExecution {
                 request.body_received = Some(chrono::Utc::now());
             }
             BufferedBody::Begun(bytes) => {
-                request.body = Content::TooLong;
+                request.body = Content::TooLong(bytes.clone());
                 self.body.put_back(bytes);
             }
         }
@@ -276,11 +300,11 @@ impl PolicyExecution {
                 Content::Full(bytes)
             }
             Ok(BufferedBody::Begun(bytes)) => {
-                body.put_back([Frame::data(bytes)].into());
-                Content::TooLong
+                body.put_back([Frame::data(bytes.clone())].into());
+                Content::TooLong(bytes)
             }
             // It breaks off for the visitor where it broke off here.
-            Err(_) => Content::TooLong,
+            Err(_) => Content::TooLong(Bytes::new()),
         };
     }
 
