@@ -17,7 +17,7 @@ pub(super) const OVERLAP_BYTES: usize = 64 << 10;
 const STEP_BYTES: usize = 64 << 10;
 /// The maximum length of an event or a line, in bytes.
 const MAX_UNIT_BYTES: usize = 1 << 20;
-/// The maximum length of what an event, a line or a step of a window becomes, in bytes.
+/// The maximum length of an event, a line or a step of a window after the replacements, in bytes.
 const MAX_RESULT_BYTES: usize = 2 << 20;
 /// The first of 256 characters that are bytes which are not UTF-8. They are private to each program (Unicode, section 23.5).
 const FOREIGN_BYTES: u32 = 0x10_ff00;
@@ -321,8 +321,8 @@ fn after_char(text: &str, at: usize) -> usize {
     at + text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// Adds bytes to a text. Those that are not UTF-8 become characters that stand for them. Returns the bytes of a
-/// character that is not complete.
+/// Adds bytes to a text. Each byte that is not UTF-8 becomes a private character. Returns the bytes of a character that is
+/// not complete.
 fn push_utf8<'b>(text: &mut String, bytes: &'b [u8], is_end: bool) -> &'b [u8] {
     let mut chunks = bytes.utf8_chunks().peekable();
     while let Some(chunk) = chunks.next() {
@@ -341,7 +341,7 @@ fn invalid_tail(bytes: &[u8], length: usize) -> &[u8] {
     bytes.get(bytes.len() - length..).unwrap_or_default()
 }
 
-/// Adds text in which a character that stands for a byte is written as its own bytes.
+/// Adds text. The bytes of its private characters become private characters, so that these always mean a byte.
 fn push_unambiguous(text: &mut String, valid: &str) {
     // These characters begin with this byte.
     if !valid.as_bytes().contains(&0xf4) {
@@ -360,7 +360,7 @@ fn push_foreign(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().filter_map(foreign));
 }
 
-/// Adds the bytes of a text, and the bytes that characters stand for.
+/// Adds the bytes of a text, and the bytes that its private characters mean.
 fn push_encoded(bytes: &mut Vec<u8>, text: &str) {
     if !text.as_bytes().contains(&0xf4) {
         return bytes.extend_from_slice(text.as_bytes());
@@ -373,12 +373,12 @@ fn push_encoded(bytes: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// A text of which each byte is a character.
+/// Returns a text with a character for each byte.
 pub(super) fn decode_latin1(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// The bytes of such a text; what a replacement has brought besides is in UTF-8.
+/// Returns the bytes of such a text. Other characters, which a replacement has added, are written in UTF-8.
 pub(super) fn encode_latin1(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for character in text.chars() {

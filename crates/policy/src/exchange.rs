@@ -439,21 +439,31 @@ impl Exchange {
         }
     }
 
-    /// Changes the head of the message of a phase whose content is replaced on its way, or would be if there were any.
-    pub(super) fn mark_replaced(&mut self, phase: Phase, replacement: Option<BodyReplacement>) {
-        // A visitor that knows an entity tag has it from content in which nothing was replaced.
-        let knows_tag =
-            self.request().is_some_and(|it| it.head.headers.contains_key(IF_NONE_MATCH));
-        let response = self.response().filter(|_| phase == Phase::Response);
-        let is_confirmed = response.is_some_and(|it| it.head.status == StatusCode::NOT_MODIFIED);
-        if is_confirmed && knows_tag {
-            return;
-        }
+    /// Changes the head of the message of a phase whose content is replaced on its way.
+    pub(super) fn mark_replaced(&mut self, phase: Phase, replacement: BodyReplacement) {
         let Some(MessageParts { headers, replacements, .. }) = self.message_mut(phase) else {
             return;
         };
         change_representation(headers, RepresentationChange::Replaced { length: None });
-        replacements.extend(replacement);
+        replacements.push(replacement);
+    }
+
+    /// Changes the head of a response to HEAD and of a 304 as if the content that it describes were replaced.
+    pub(super) fn mark_absent_content_replaced(&mut self) {
+        // A visitor that knows an entity tag has it from content in which nothing was replaced.
+        let knows_tag =
+            self.request().is_some_and(|it| it.head.headers.contains_key(IF_NONE_MATCH));
+        let Some(Response { head, .. }) = self.response_mut() else { return };
+        let describes_content = match head.status {
+            StatusCode::NOT_MODIFIED => !knows_tag,
+            status => has_content(status),
+        };
+        if describes_content {
+            change_representation(
+                &mut head.headers,
+                RepresentationChange::Replaced { length: None },
+            );
+        }
     }
 
     /// Gives the message of a phase another body.

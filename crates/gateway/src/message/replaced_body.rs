@@ -44,7 +44,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> ReplacedBody<B> {
         Poll::Ready(self.trailers.take().map(Ok))
     }
 
-    /// Returns true if there is no other frame.
+    /// Returns true if all frames were returned.
     pub fn is_end_stream(&self) -> bool {
         self.replacer.is_none() && self.trailers.is_none()
     }

@@ -31,6 +31,8 @@ enum ResponseBodyKind {
     Compressed(Box<CompressedBody>),
     /// One in which rules replace text.
     Replaced(Box<ReplacedBody<ResponseBody>>),
+    /// One that broke off while it was read.
+    Failed(Option<BodyError>),
     /// One that was begun, and the frames that were read of it.
     Begun(VecDeque<Frame<Bytes>>, Box<ResponseBodyKind>),
     /// One that is read ahead of its visitor.
@@ -78,6 +80,11 @@ impl ResponseBody {
     pub fn put_back(&mut self, frames: VecDeque<Frame<Bytes>>) {
         let rest = std::mem::replace(&mut self.kind, ResponseBodyKind::Full(None));
         self.kind = ResponseBodyKind::Begun(frames, Box::new(rest));
+    }
+
+    /// Replaces the rest of the body by an error.
+    pub fn set_failed(&mut self, error: BodyError) {
+        self.kind = ResponseBodyKind::Failed(Some(error));
     }
 
     /// Replaces all of the body.
@@ -165,6 +172,7 @@ impl ResponseBodyKind {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
+            Self::Failed(error) => error.is_none(),
             Self::Upstream(body) => body.is_end_stream(),
             Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
             Self::Replaced(replaced) => replaced.is_end_stream(),
@@ -177,7 +185,7 @@ impl ResponseBodyKind {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Upstream(body) => body.size_hint(),
-            Self::Compressed(_) | Self::Replaced(_) => SizeHint::default(),
+            Self::Compressed(_) | Self::Replaced(_) | Self::Failed(_) => SizeHint::default(),
             Self::Begun(frames, rest) => {
                 size_hint_after(frames.iter().filter_map(Frame::data_ref), rest.size_hint())
             }
@@ -191,6 +199,7 @@ impl ResponseBodyKind {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Failed(error) => Poll::Ready(error.take().map(Err)),
             Self::Upstream(body) => body.poll_frame(cx),
             Self::Compressed(encoded) => encoded.poll_frame(cx),
             Self::Replaced(replaced) => replaced.poll_frame(cx),

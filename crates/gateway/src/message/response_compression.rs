@@ -12,6 +12,7 @@ use hyper::body::{Body as _, Frame};
 use ginnel_base::logging::or_debug;
 use ginnel_policy::compression::{Coding, ResponseCompression, SAMPLE_BYTES, announced_length};
 
+use crate::message::body::BodyError;
 use crate::message::response_body::ResponseBody;
 
 /// How long the first bytes of a body are waited for, which show if it is tiny and if it shrinks.
@@ -46,7 +47,10 @@ async fn compress_body(
     head: &mut response::Parts,
     compression: &ResponseCompression,
 ) -> ResponseBody {
-    let beginning = Beginning::read_from(&mut body).await;
+    let mut beginning = Beginning::read_from(&mut body).await;
+    if let Some(error) = beginning.error.take() {
+        body.set_failed(error);
+    }
     if beginning.is_whole && beginning.trailers.is_none() {
         let bytes = beginning.bytes();
         let made = compression.compress_whole(head, &bytes);
@@ -67,6 +71,8 @@ async fn compress_body(
 struct Beginning {
     pieces: Vec<Bytes>,
     trailers: Option<HeaderMap>,
+    /// The error with which the body broke off.
+    error: Option<BodyError>,
     /// If true, the body has no other frames.
     is_whole: bool,
 }
@@ -89,8 +95,10 @@ impl Beginning {
                             beginning.is_whole = true;
                         }
                     },
-                    // The body breaks off for the visitor where it broke off here.
-                    Some(Err(_)) => return,
+                    Some(Err(error)) => {
+                        beginning.error = Some(error);
+                        return;
+                    }
                     None => beginning.is_whole = true,
                 }
             }

@@ -19,7 +19,7 @@ use super::super::replace::{Replaced, escape_replacement, replace_matches};
 use super::super::template::PatternTemplate;
 use super::prelude::*;
 
-/// How long a body may be that is held back and searched as a whole, in bytes: as it is sent, and without its codings.
+/// The maximum length of a body that is held back and searched as a whole, in bytes: as it is sent, and without its codings.
 const LIMIT: usize = 1 << 20;
 
 /// Why a body stays as it is.
@@ -57,7 +57,7 @@ impl Action for BodyFindReplace {
         }
         if turn.exchange.has_no_content(turn.phase) {
             if !is_media(&media_type) {
-                turn.exchange.mark_replaced(turn.phase, None);
+                turn.exchange.mark_absent_content_replaced();
             }
             turn.set_result(json!({"replacements": []}));
             return Ok(Flow::Continue);
@@ -136,8 +136,8 @@ impl BodyFindReplace {
             return Err(not_text_error());
         }
         let beginning = match turn.exchange.body(turn.phase) {
-            Some(Content::Full(body) | Content::TooLong(body)) => body.clone(),
-            _ => Bytes::new(),
+            Some(Content::Full(body) | Content::TooLong(body)) if !body.is_empty() => body.clone(),
+            _ => return Err(ActionError::fatal(failure::UNREADABLE, "the body broke off")),
         };
         let beginning = decode_beginning(turn, &beginning);
         reject_wide_charset(turn, &beginning)?;
@@ -169,7 +169,7 @@ impl BodyFindReplace {
         replacement.check_codings().map_err(|problem| {
             ActionError::fatal(failure::UNREADABLE, format!("the body cannot be read: {problem}"))
         })?;
-        turn.exchange.mark_replaced(turn.phase, Some(replacement));
+        turn.exchange.mark_replaced(turn.phase, replacement);
         turn.set_result(json!({"replacements": []}));
         Ok(Flow::Continue)
     }

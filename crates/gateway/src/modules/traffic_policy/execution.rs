@@ -303,8 +303,10 @@ impl PolicyExecution {
                 body.put_back([Frame::data(bytes.clone())].into());
                 Content::TooLong(bytes)
             }
-            // It breaks off for the visitor where it broke off here.
-            Err(_) => Content::TooLong(Bytes::new()),
+            Err(error) => {
+                body.set_failed(error);
+                Content::TooLong(Bytes::new())
+            }
         };
     }
 
