@@ -1,5 +1,7 @@
 //! Media types: the values of `Content-Type` (RFC 9110, section 8.3.1).
 
+use std::borrow::Cow;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 
@@ -40,17 +42,27 @@ const PLAIN_IMAGES: [&str; 5] =
 
 /// A media type in lower case, without parameters. Empty if a message names none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MediaType(String);
+pub struct MediaType<'v>(Cow<'v, str>);
 
-impl MediaType {
-    /// Parses a value of `Content-Type`. Letters outside ASCII do not hide the type.
-    pub fn from_value(value: &[u8]) -> Self {
-        Self(media_type_in(&String::from_utf8_lossy(value)).to_ascii_lowercase())
+impl<'v> MediaType<'v> {
+    /// Parses a value of `Content-Type`. A type in lower case is not copied: agents look at the type of each response.
+    pub fn from_value(value: &'v [u8]) -> Self {
+        let written = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let mut text = String::from_utf8_lossy(written);
+        if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            text.to_mut().make_ascii_lowercase();
+        }
+        Self(text)
     }
 
     /// Returns the media type of a message.
-    pub fn from_headers(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &'v HeaderMap) -> Self {
         Self::from_value(headers.get(CONTENT_TYPE).map_or(b"", HeaderValue::as_bytes))
+    }
+
+    /// Returns the same type without a reference to its message.
+    pub fn into_owned(self) -> MediaType<'static> {
+        MediaType(Cow::Owned(self.0.into_owned()))
     }
 
     /// Returns the type and the subtype.
@@ -80,7 +92,7 @@ impl MediaType {
 
     /// Returns true for content that compression does not make shorter.
     pub fn is_compressed(&self) -> bool {
-        let is_image = self.0.starts_with("image/") && !PLAIN_IMAGES.contains(&self.as_str());
+        let is_image = self.0.starts_with("image/") && !PLAIN_IMAGES.contains(&&*self.0);
         is_image
             || COMPRESSED.iter().any(|start| self.0.starts_with(start))
             || ["+zip", "+gzip", "+zstd"].iter().any(|end| self.0.ends_with(end))
@@ -180,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_content_is_in_its_type() {
-        let parse = |value: &str| MediaType::from_value(value.as_bytes());
+        let parse = |value: &'static str| MediaType::from_value(value.as_bytes());
         assert!(parse("Text/Event-Stream; charset=utf-8").is_event_stream());
         assert!(!parse("text/event-streams").is_event_stream());
         assert!(parse("application/grpc+proto").is_grpc());

@@ -268,7 +268,7 @@ fn unreadable_body_error(turn: &mut Turn<'_>, error: ActionError) -> ActionError
 }
 
 /// Returns true for images, sound, films and fonts.
-fn is_media(media_type: &MediaType) -> bool {
+fn is_media(media_type: &MediaType<'_>) -> bool {
     const MEDIA: [&str; 4] = ["image/", "audio/", "video/", "font/"];
     let kind = media_type.as_str();
     MEDIA.iter().any(|media| kind.starts_with(media)) && !is_text_type(kind)
@@ -288,8 +288,9 @@ fn is_text_type(kind: &str) -> bool {
         || TEXTS.contains(&kind)
 }
 
-fn media_type(turn: &mut Turn<'_>) -> MediaType {
-    turn.headers_mut().map_or_else(|| MediaType::from_value(b""), |it| MediaType::from_headers(it))
+fn media_type(turn: &mut Turn<'_>) -> MediaType<'static> {
+    turn.headers_mut()
+        .map_or_else(|| MediaType::from_value(b""), |it| MediaType::from_headers(it).into_owned())
 }
 
 impl Replacement {
