@@ -301,7 +301,7 @@ impl WindowSearch {
                 break;
             }
         }
-        let end = self.text.floor_char_boundary(limit).max(self.start);
+        let end = char_boundary(&self.text, limit).max(self.start);
         replaced.push_str(&self.text[self.start..end]);
         self.keep_from(end);
         Ok(replaced)
@@ -309,11 +309,16 @@ impl WindowSearch {
 
     /// Drops text that was passed on, except for the last character.
     fn keep_from(&mut self, end: usize) {
-        let context = self.text.floor_char_boundary(end.saturating_sub(1));
+        let context = char_boundary(&self.text, end.saturating_sub(1));
         self.text.drain(..context);
         self.start = end - context;
         self.last_match = self.last_match.and_then(|last| last.checked_sub(context));
     }
+}
+
+/// Returns the last boundary of a character up to a place.
+fn char_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
 /// Returns the place behind the character at a place, also behind the end of the text.
