@@ -140,7 +140,7 @@ impl Agent {
             None => None,
         };
         let admin = start_admin(&shared).await?;
-        let session_task = tokio::spawn(session::run_sessions(shared.clone()));
+        let session_task = ginnel_base::tasks::spawn(session::run_sessions(shared.clone()));
         Ok(Self { shared, web, admin, session_task })
     }
 
@@ -288,7 +288,7 @@ async fn open_captures(options: &AgentOptions) -> Result<Arc<CaptureStore>, Erro
     let limits = FileLimits { bytes: options.inspect_file_size.0, age: options.inspect_file_age };
     let limit = options.capture_limits();
     let opening = move || CaptureStore::with_file(limit, &path, limits);
-    let opened = tokio::task::spawn_blocking(opening).await;
+    let opened = ginnel_base::tasks::spawn_blocking(opening).await;
     let wrong = |problem| Error::Option { option: "inspect_file".to_owned(), problem };
     let opened = opened.map_err(|error| wrong(error.to_string()))?;
     opened.map_err(|error| wrong(error.to_string()))
@@ -321,7 +321,7 @@ impl AgentInner {
     async fn close_file(&self) {
         let captures = self.captures.clone();
         let closing = move || captures.file().into_iter().for_each(InspectFile::close);
-        or_debug!(tokio::task::spawn_blocking(closing).await, "cannot close inspect_file");
+        or_debug!(ginnel_base::tasks::spawn_blocking(closing).await, "cannot close inspect_file");
     }
 
     /// Starts the tunnels of a definition.

@@ -172,7 +172,7 @@ impl AgentInner {
         let source = Arc::new(replay_source(replay_of));
         let (recorded, mut record) = oneshot::channel();
         let shared = self.clone();
-        let sending = tokio::spawn(async move {
+        let sending = ginnel_base::tasks::spawn(async move {
             let mut shutdown = target.tunnel.shutdown_signal();
             let mut recorded = Some(recorded);
             for number in 0..plan.times {

@@ -3,7 +3,7 @@
 //! Text from outside is parsed once, at the border, into a type of [`address`]. Code behind the border receives the types
 //! and never parses their text again. [`logging`] makes records of `tracing` events, [`fork`] separates a process from
 //! its children, [`files`] writes files that are complete or absent, [`standard_streams`] keeps closed streams from becoming
-//! other files, and [`thread_runtime`] is a tokio runtime with one thread.
+//! other files, [`thread_runtime`] is a tokio runtime with one thread, and [`tasks`] starts tasks on one that serves.
 //!
 //! # Invariants
 //!
@@ -21,6 +21,7 @@ pub mod letters;
 pub mod logging;
 mod sliding_window;
 pub mod standard_streams;
+pub mod tasks;
 pub mod thread_runtime;
 
 pub use hex::hex;

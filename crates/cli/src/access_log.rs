@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, iter};
 
-use tokio::task::spawn_blocking;
+use ginnel_base::tasks::spawn_blocking;
 
 use ginnel_base::logging::{LogFormat, LogValue, count_dropped_access, ignore};
 use ginnel_gateway::{Event, EventDelivery, EventSubscriber};
@@ -60,7 +60,7 @@ impl AccessLog {
         let writing = start_writing("ginnel-access-log", AccessLines { queue, format }, output);
         let failed = |error: io::Error| CliError::new(Exit::Failed, error.to_string());
         let writing = writing.map_err(failed)?;
-        Ok(Self { following: tokio::spawn(enqueue_events(events, lines)), writing })
+        Ok(Self { following: ginnel_base::tasks::spawn(enqueue_events(events, lines)), writing })
     }
 
     /// Waits until everything is written, once the service has stopped.

@@ -156,9 +156,9 @@ async fn serve_until_stopped(
         // Otherwise, the log has them.
         service.refused_policies().iter().for_each(|line| eprint_line(line));
     }
-    tokio::spawn(report_health(service.storage_health()));
+    ginnel_base::tasks::spawn(report_health(service.storage_health()));
     if events {
-        tokio::spawn(print_events(service.own_events()));
+        ginnel_base::tasks::spawn(print_events(service.own_events()));
     }
     let start_log = |(output, format)| AccessLog::start(service.own_events(), output, format);
     let access = access.map(start_log).transpose()?;

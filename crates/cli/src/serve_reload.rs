@@ -103,7 +103,7 @@ impl RunningConfig {
             return Err(vec![format!("{} can be read only once", mask::path(path))]);
         }
         let matches = self.matches.clone();
-        let loading = tokio::task::spawn_blocking(move || load_config(&matches));
+        let loading = ginnel_base::tasks::spawn_blocking(move || load_config(&matches));
         let loaded = loading.await.map_err(|error| vec![error.to_string()])??;
         // Somebody may be about to write it; its defaults are not what was meant.
         if let Some(path) = file.filter(|_| loaded.has_empty_file && !self.may_be_empty) {

@@ -54,7 +54,7 @@ pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> CommandResult
         return Ok(());
     }
     let mut hangup = listen_signal(tokio::signal::unix::SignalKind::hangup())?;
-    tokio::spawn(async move {
+    ginnel_base::tasks::spawn(async move {
         while hangup.recv().await.is_some() {
             act();
         }

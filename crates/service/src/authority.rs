@@ -66,7 +66,7 @@ pub(super) async fn open_authority(
     database: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
 ) -> Result<Arc<LocalAuthority>, Error> {
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = ginnel_base::tasks::spawn_blocking(move || {
         let authority = match stored {
             Some(key) => LocalAuthority::from_key(key),
             None => LocalAuthority::open(database.as_deref()),

@@ -43,7 +43,7 @@ impl OpenParts {
         let store = self.store.clone();
         // Fails only if closing panics, and no caller is left to hear of it.
         or_debug!(
-            tokio::task::spawn_blocking(move || store.close()).await,
+            ginnel_base::tasks::spawn_blocking(move || store.close()).await,
             "closing the database broke"
         );
     }

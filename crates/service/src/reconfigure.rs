@@ -28,7 +28,7 @@ impl Service {
             None => authority.withdraw_certificate(),
             Some((chain, key)) => {
                 let provide = move || authority.provide_certificate(&chain, &key);
-                let provided = tokio::task::spawn_blocking(provide).await;
+                let provided = ginnel_base::tasks::spawn_blocking(provide).await;
                 provided.map_err(|_| StoreError::Panicked)??;
             }
         }

@@ -386,7 +386,7 @@ async fn open_store(
     let (origin, server) = (options.origin.derive_part(0), options.store.server.clone());
     let missing_log = options.store.missing_log();
     let (files, tokens) = (files.clone(), tokens.clone());
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = ginnel_base::tasks::spawn_blocking(move || {
         if let Some(server) = server {
             return Ok(Store::open_postgres(server, origin)?);
         }

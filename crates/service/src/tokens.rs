@@ -141,10 +141,10 @@ pub async fn new_admin_key(
     out: Option<&Path>,
 ) -> Result<Secret, Error> {
     let location = database.clone();
-    let opened = tokio::task::spawn_blocking(move || location.open()).await;
+    let opened = ginnel_base::tasks::spawn_blocking(move || location.open()).await;
     let store = Arc::new(opened.map_err(|_| StoreError::Panicked)??);
     let made = make_admin_key(&store, out).await;
-    let closed = tokio::task::spawn_blocking(move || store.close()).await;
+    let closed = ginnel_base::tasks::spawn_blocking(move || store.close()).await;
     or_debug!(closed, "closing the database broke");
     made
 }
@@ -156,7 +156,8 @@ async fn make_admin_key(store: &Arc<Store>, out: Option<&Path>) -> Result<Secret
     let trail = move || {
         AuditTrail::open(&opened, AuditSettings::default(), Origin::default(), String::new())
     };
-    let trail = tokio::task::spawn_blocking(trail).await.map_err(|_| StoreError::Panicked)??;
+    let trail =
+        ginnel_base::tasks::spawn_blocking(trail).await.map_err(|_| StoreError::Panicked)??;
     let token = store.write(accounts::unused_key_token).await?;
     if let Some(out) = out {
         write_new(out, &token)?;

@@ -23,7 +23,7 @@ pub(super) type SendChunk<'a> = &'a dyn Fn(String) -> bool;
 /// and many of them more than there is memory.
 pub(super) fn body_of(write: impl FnOnce(SendChunk<'_>) + Send + 'static) -> ChannelBody {
     let (sender, pieces) = mpsc::channel(1);
-    tokio::task::spawn_blocking(move || {
+    ginnel_base::tasks::spawn_blocking(move || {
         write(&|piece| sender.blocking_send(piece.into()).is_ok());
     });
     ChannelBody(pieces)

@@ -179,7 +179,7 @@ async fn send_updates(
         let mut changes = shared.captures.subscribe();
         let (agent, matching_filter) = (shared.clone(), filter.clone());
         // Filters may look into many bodies.
-        let outcome = tokio::task::spawn_blocking(move || {
+        let outcome = ginnel_base::tasks::spawn_blocking(move || {
             update_since(&agent, &matching_filter, since, MAX_UPDATE_REQUESTS)
         })
         .await;
@@ -212,7 +212,7 @@ pub(super) fn start(
     since: Option<Cursor>,
 ) -> ChannelBody {
     let (sender, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
-    tokio::spawn(send_updates(shared, filter, since, sender));
+    ginnel_base::tasks::spawn(send_updates(shared, filter, since, sender));
     ChannelBody(updates)
 }
 

@@ -361,7 +361,7 @@ async fn release_request(
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, WebRejection> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = ginnel_base::tasks::spawn_blocking(work).await;
     done.map_err(|_| WebRejection::gone("the agent is stopping"))
 }
 

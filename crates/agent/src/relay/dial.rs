@@ -180,7 +180,7 @@ async fn dial_unix(
 ) -> io::Result<LocalStream> {
     let (path, roots) = (path.as_path().to_owned(), roots.cloned());
     // A file system that does not respond must hold up neither the runtime nor the visitor.
-    let finding = tokio::task::spawn_blocking(move || find_socket(path, roots.as_ref()));
+    let finding = ginnel_base::tasks::spawn_blocking(move || find_socket(path, roots.as_ref()));
     let connecting = async {
         let path = finding.await.map_err(io::Error::other)??;
         tokio::net::UnixStream::connect(path).await

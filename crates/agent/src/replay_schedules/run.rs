@@ -62,7 +62,7 @@ impl AgentInner {
             target: Arc::new(target),
             clearings,
         };
-        tokio::spawn(scheduled.run());
+        ginnel_base::tasks::spawn(scheduled.run());
         Ok(schedule)
     }
 }
@@ -142,7 +142,7 @@ impl ScheduledRequest {
         });
         let status = Arc::new(AtomicU16::new(0));
         let (target, request, begun) = (self.target.clone(), self.request.clone(), status.clone());
-        let mut sending = tokio::spawn(async move {
+        let mut sending = ginnel_base::tasks::spawn(async move {
             target.send_request(request, source, recorded, &begun).await;
         });
         let mut deadline = None;

@@ -222,7 +222,7 @@ fn start_heartbeat(
         heartbeat::start_steady(session, options.heartbeat_interval, options.heartbeat_tolerance);
     let latency = beat.watch_latency();
     let alive = session.clone();
-    tokio::spawn(async move {
+    ginnel_base::tasks::spawn(async move {
         alive.wait_until_ended().await;
         drop(beat);
     });

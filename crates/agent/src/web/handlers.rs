@@ -106,7 +106,7 @@ async fn read_definition(
     read: impl FnOnce() -> Result<Definition, Vec<String>> + Send + 'static,
 ) -> Result<Definition, Vec<String>> {
     let unread = |_| Err(vec!["the definition cannot be read: the agent is stopping".to_owned()]);
-    tokio::task::spawn_blocking(read).await.unwrap_or_else(unread)
+    ginnel_base::tasks::spawn_blocking(read).await.unwrap_or_else(unread)
 }
 
 /// Starts what a definition asks for, where it is right.
@@ -213,7 +213,9 @@ async fn stop_endpoint(agent: Shared, stop: endpoints::Stop) -> WebResult<endpoi
 async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, WebRejection> {
-    tokio::spawn(work).await.map_err(|error| WebRejection::internal_error(error.to_string()))
+    ginnel_base::tasks::spawn(work)
+        .await
+        .map_err(|error| WebRejection::internal_error(error.to_string()))
 }
 
 async fn list_requests(agent: Shared, list: requests::List) -> WebResult<requests::List> {
@@ -303,7 +305,7 @@ async fn load_requests(agent: Shared, load: requests::Load) -> WebResult<request
         return Err(WebRejection::invalid_body(problem));
     }
     // Archives are long, and what else the agent does goes on.
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = ginnel_base::tasks::spawn_blocking(move || {
         let archive = archive::read_archive(&load.log, agent.captures.max_body_bytes())?;
         let (problems, ignored) = (archive.problems, archive.ignored);
         let skipped = i64::try_from(archive.skipped).unwrap_or(i64::MAX);

@@ -29,7 +29,7 @@ async fn add_proto_files(agent: Shared, add: proto_files::Add) -> WebResult<prot
         return Err(WebRejection::invalid_body(problem));
     }
     // Some services have thousands of messages, and what else the agent does goes on.
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = ginnel_base::tasks::spawn_blocking(move || {
         agent.proto_files.add(&files, add.descriptor_set.as_ref().map(|set| &*set.0))
     });
     let added = reading.await.map_err(|error| WebRejection::internal_error(error.to_string()))?;

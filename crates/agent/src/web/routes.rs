@@ -109,7 +109,7 @@ async fn perform_operation(
     let decoded = match is_long {
         // An archive takes its time, and what else the agent does goes on.
         true => {
-            let decoding = tokio::task::spawn_blocking(decode).await;
+            let decoding = ginnel_base::tasks::spawn_blocking(decode).await;
             decoding.map_err(|error| WebRejection::internal_error(error.to_string()))?
         }
         false => decode(),

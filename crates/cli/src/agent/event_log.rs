@@ -54,7 +54,7 @@ impl RequestLog {
         let lines = event_log.writer.clone();
         Self {
             last,
-            writing: tokio::spawn(write_requests(event_log, captures, ended, over)),
+            writing: ginnel_base::tasks::spawn(write_requests(event_log, captures, ended, over)),
             lines,
         }
     }

@@ -32,7 +32,7 @@ impl TargetWatch {
     pub fn start(agent: &Agent) -> Self {
         let (sender, states) = watch::channel(None);
         let upstreams = agent.upstream_source();
-        let task = tokio::spawn(async move {
+        let task = ginnel_base::tasks::spawn(async move {
             let mut targets = Targets::default();
             while !sender.is_closed() {
                 targets.try_due(upstreams()).await;

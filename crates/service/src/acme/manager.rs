@@ -108,7 +108,7 @@ impl AcmeManager {
             }
         });
         let shutdown = Shutdown::default();
-        tokio::spawn(state.run_until_shutdown(shutdown.clone()));
+        ginnel_base::tasks::spawn(state.run_until_shutdown(shutdown.clone()));
         Ok(Some(Self { shutdown }))
     }
 }
@@ -237,7 +237,7 @@ impl ManagerState {
         shutdown: &Shutdown,
     ) {
         let (state, mut signal) = (self.clone(), shutdown.signal());
-        tokio::spawn(async move {
+        ginnel_base::tasks::spawn(async move {
             let name = managed.name.clone();
             let attempt = signal.run_until(ShutdownPhase::Graceful, state.attempt_order(managed));
             if let Some(Err(err)) = attempt.await {

@@ -64,7 +64,7 @@ impl SharedChallenges {
                 tracing::trace!("the service has stopped, and shows no challenges");
             }
         });
-        tokio::spawn(Self::follow_changes(Arc::downgrade(&shared), changed));
+        ginnel_base::tasks::spawn(Self::follow_changes(Arc::downgrade(&shared), changed));
         shared
     }
 

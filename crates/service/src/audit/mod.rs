@@ -66,9 +66,10 @@ impl AuditTrail {
         code_prefix: String,
     ) -> store::StoreResult<Arc<Self>> {
         let opened = store.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || Self::open(&opened, settings, origin, code_prefix))
-                .await;
+        let opened = ginnel_base::tasks::spawn_blocking(move || {
+            Self::open(&opened, settings, origin, code_prefix)
+        })
+        .await;
         let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
         trail.start_writing(store);
         retention::start_pruning(store, trail.retention.subscribe());
@@ -130,7 +131,7 @@ impl AuditTrail {
     /// Writes what waits, from time to time, for as long as the trail and the store are in use.
     fn start_writing(self: &Arc<Self>, store: &Arc<Store>) {
         let (trail, store) = (Arc::downgrade(self), Arc::downgrade(store));
-        tokio::spawn(async move {
+        ginnel_base::tasks::spawn(async move {
             loop {
                 tokio::time::sleep(FLUSH_INTERVAL).await;
                 let (Some(trail), Some(store)) = (trail.upgrade(), store.upgrade()) else { return };

@@ -23,7 +23,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(600);
 /// Removes events that are older than this, for as long as the audit trail and the store are in use.
 pub(super) fn start_pruning(store: &Arc<Store>, mut retention: watch::Receiver<Duration>) {
     let store = Arc::downgrade(store);
-    tokio::spawn(async move {
+    ginnel_base::tasks::spawn(async move {
         loop {
             let interval = (*retention.borrow_and_update() / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
             // A shorter time than before is applied at once.

@@ -63,7 +63,8 @@ impl BackupDownloads {
         })?;
         let path = self.download_path();
         // The permit goes along: the copy goes on when the caller has gone.
-        let copying = tokio::task::spawn_blocking(move || copy_database(&store, &path, permit));
+        let copying =
+            ginnel_base::tasks::spawn_blocking(move || copy_database(&store, &path, permit));
         match copying.await.unwrap_or(Err(StoreError::Panicked)) {
             Err(StoreError::NoFile) => {
                 let message = "this service keeps its data on PostgreSQL: back it up with pg_dump";
@@ -104,7 +105,7 @@ impl Download {
     pub(crate) fn into_body(self) -> Body {
         let (sender, chunks) = mpsc::channel(1);
         let left = self.bytes;
-        tokio::spawn(async move {
+        ginnel_base::tasks::spawn(async move {
             let bytes = self.bytes;
             match self.send_chunks(sender).await {
                 Ok(()) => tracing::info!(bytes, "a copy of the database was sent"),
@@ -116,7 +117,7 @@ impl Download {
 
     async fn send_chunks(mut self, sender: mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {
         while self.bytes > 0 {
-            let read = tokio::task::spawn_blocking(move || {
+            let read = ginnel_base::tasks::spawn_blocking(move || {
                 let chunk = self.read_chunk();
                 (self, chunk)
             });

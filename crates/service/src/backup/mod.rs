@@ -64,7 +64,7 @@ pub(super) fn start_schedule(
     let BackupSchedule { every, keep, to: Some(folder) } = schedule else { return status };
     let (store, progress) = (Arc::downgrade(store), status.clone());
     let folder = BackupFolder::for_database(folder, database);
-    tokio::spawn(async move {
+    ginnel_base::tasks::spawn(async move {
         let last = folder.newest_time(SystemTime::now());
         let last = or_debug!(last, "the folder for backups cannot be read").flatten();
         let mut pause = last.map_or(Duration::ZERO, |last| time_until(last + every));
@@ -101,5 +101,5 @@ async fn back_up(
         }
         Ok(report)
     };
-    Some(tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked)))
+    Some(ginnel_base::tasks::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked)))
 }

@@ -82,7 +82,7 @@ impl TrafficHistory {
         };
         let history = Arc::new(Self { source, ring: Mutex::default() });
         history.take_sample(SystemTime::now());
-        tokio::spawn(sample_periodically(Arc::downgrade(&history)));
+        ginnel_base::tasks::spawn(sample_periodically(Arc::downgrade(&history)));
         history
     }
 
@@ -102,7 +102,10 @@ impl TrafficHistory {
         let mut is_running = watched.is_running.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *is_running, true) {
             self.take_sample(SystemTime::now());
-            tokio::spawn(count_events(Arc::downgrade(self), gateway.subscribe_local_events()));
+            ginnel_base::tasks::spawn(count_events(
+                Arc::downgrade(self),
+                gateway.subscribe_local_events(),
+            ));
         }
     }
 

@@ -119,7 +119,7 @@ impl EventUpdate {
 pub(super) fn start(watch: EventWatch, permit: OwnedSemaphorePermit) -> ChannelBody {
     let (page, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
     let events = watch.shared.gateway.subscribe_events();
-    tokio::spawn(async move {
+    ginnel_base::tasks::spawn(async move {
         watch.send_updates(events, page).await;
         drop(permit);
     });

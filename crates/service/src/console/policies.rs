@@ -70,7 +70,7 @@ impl PolicyDraft {
         }
         // Large documents take a while.
         let checked =
-            tokio::task::spawn_blocking(move || self.run_checks(protocol, document)).await;
+            ginnel_base::tasks::spawn_blocking(move || self.run_checks(protocol, document)).await;
         checked.map_err(|_| Refusal::new(code::UNEXPECTED, "the policy could not be checked"))
     }
 

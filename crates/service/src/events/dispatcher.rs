@@ -197,7 +197,7 @@ impl OwnedTask {
         task: impl FnOnce(ShutdownSignal) -> F,
     ) -> Self {
         let shutdown = parent.child();
-        let task = tokio::spawn(task(shutdown.signal()));
+        let task = ginnel_base::tasks::spawn(task(shutdown.signal()));
         Self { shutdown, task }
     }
 

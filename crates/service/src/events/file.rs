@@ -46,7 +46,7 @@ pub(super) async fn append_lines(
     name: String,
     lines: String,
 ) -> Result<(), DeliveryError> {
-    let written = tokio::task::spawn_blocking(move || {
+    let written = ginnel_base::tasks::spawn_blocking(move || {
         write_lines(&folder, &name, &lines).map_err(|source| DeliveryError::File { name, source })
     });
     written.await.unwrap_or_else(|panic| Err(DeliveryError::Unanswered(panic.to_string())))

@@ -33,7 +33,7 @@ pub(super) fn start_logins(store: &Arc<Store>, gateway: &Gateway) {
         }
     });
     gateway.logins().set_records(Arc::new(StoredSessions(Arc::downgrade(store))));
-    tokio::spawn(upkeep::maintain_sessions(
+    ginnel_base::tasks::spawn(upkeep::maintain_sessions(
         Arc::downgrade(store),
         Arc::downgrade(gateway.logins()),
     ));

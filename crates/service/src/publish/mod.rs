@@ -80,7 +80,7 @@ impl Publisher {
         let store = store.clone();
         // Edges open listeners, which needs a runtime.
         let runtime = Handle::current();
-        let started = tokio::task::spawn_blocking(move || {
+        let started = ginnel_base::tasks::spawn_blocking(move || {
             let _entered = runtime.enter();
             Self::load_blocking(gateway, &store, vault_key)
         });

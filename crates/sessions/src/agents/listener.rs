@@ -72,7 +72,7 @@ impl BoundAgentListener {
     pub fn start_accepting(self) -> Result<AgentListener, Error> {
         let Self { socket, config, state } = self;
         let limit = connection_limit(&state);
-        let sweeping = tokio::spawn(sweep_reservations(state.clone()));
+        let sweeping = ginnel_base::tasks::spawn(sweep_reservations(state.clone()));
         let welcoming = state.clone();
         // Their sessions are ended by the registry, which tells them why.
         let shutdown = Shutdown::default();

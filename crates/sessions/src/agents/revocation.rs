@@ -113,7 +113,8 @@ impl Reviewer {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let (this, accounts) = (self.clone(), accounts.clone());
             let is_late = began.elapsed() >= MAX_DOUBT;
-            let tried = tokio::task::spawn_blocking(move || this.try_review(&accounts, is_late));
+            let tried =
+                ginnel_base::tasks::spawn_blocking(move || this.try_review(&accounts, is_late));
             if or_debug!(tried.await, "looking at agents broke").unwrap_or(true) {
                 return;
             }

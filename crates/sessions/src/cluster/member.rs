@@ -132,11 +132,11 @@ impl Cluster {
         self.load_directory().await?;
         let (look, clear) = watch::channel(None);
         let tasks = [
-            tokio::spawn(self.clone().follow_changes(changes)),
-            tokio::spawn(self.clone().write_announcements()),
-            tokio::spawn(self.clone().run_heartbeat()),
-            tokio::spawn(self.clone().watch_news(look)),
-            tokio::spawn(self.clone().maintain_cluster(clear)),
+            ginnel_base::tasks::spawn(self.clone().follow_changes(changes)),
+            ginnel_base::tasks::spawn(self.clone().write_announcements()),
+            ginnel_base::tasks::spawn(self.clone().run_heartbeat()),
+            ginnel_base::tasks::spawn(self.clone().watch_news(look)),
+            ginnel_base::tasks::spawn(self.clone().maintain_cluster(clear)),
         ];
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
         Ok(())
@@ -204,7 +204,7 @@ impl Cluster {
         let mut nodes = self.store.read(move |view| holding_nodes(view, &id)).await?;
         nodes.retain(|node| *node != own);
         let Some(ending) = self.ending_at_nodes.get() else { return Ok(nodes.is_empty()) };
-        let ask = |node| tokio::spawn(ending(node, bind_id.to_owned()));
+        let ask = |node| ginnel_base::tasks::spawn(ending(node, bind_id.to_owned()));
         // All at once: a silent agent takes five seconds.
         let asked: Vec<_> = nodes.into_iter().map(ask).collect();
         let mut is_ended = true;

@@ -103,7 +103,7 @@ impl PostgresReaders {
         };
         let permit = permit.map_err(|_| StoreError::Closed)?;
         let pool = self.pool.clone();
-        let read = tokio::task::spawn_blocking(move || {
+        let read = ginnel_base::tasks::spawn_blocking(move || {
             // The thread reads on when nobody waits for it any more.
             let _permit = permit;
             pool.read(&mut |view| job.run(view)).map(|()| job)

@@ -212,7 +212,7 @@ impl RequestPane {
         };
         self.notice = Some("replaying…".to_owned());
         let (replaying, reply) = (agent.replay_request(&id), self.reply.clone());
-        tokio::spawn(async move {
+        ginnel_base::tasks::spawn(async move {
             let text = match replaying.await {
                 Ok(()) => "replayed".to_owned(),
                 Err(error) => format!("not replayed: {error}"),

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
+use ginnel_base::tasks::spawn_blocking;
 
 use ginnel_api::remote::Ref;
 use ginnel_api::remote::edges::modules::MutualTls;

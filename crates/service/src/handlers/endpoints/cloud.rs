@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
+use ginnel_base::tasks::spawn_blocking;
 
 use ginnel_api::remote::endpoints::{Create, Delete, Endpoint, Update};
 use ginnel_gateway::Gateway;

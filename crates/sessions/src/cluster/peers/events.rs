@@ -63,7 +63,7 @@ pub(super) async fn merge_events(linker: Weak<Linker>) {
         }
         for session in strong.sessions.all() {
             if !session.is_followed.swap(true, Relaxed) {
-                tokio::spawn(follow_events(strong.clone(), session));
+                ginnel_base::tasks::spawn(follow_events(strong.clone(), session));
             }
         }
     }

@@ -167,11 +167,11 @@ impl Linker {
         self.sessions.add(session.clone());
         self.directory.record_session(&node_id, true);
         tracing::info!(node = %node_id, "connected to another node");
-        let serving = tokio::spawn(serve_streams(self.clone(), incoming));
+        let serving = ginnel_base::tasks::spawn(serve_streams(self.clone(), incoming));
         let telling = services
             .cluster
             .clone()
-            .map(|it| tokio::spawn(ended::send_ended_tunnels(it, mux.clone())));
+            .map(|it| ginnel_base::tasks::spawn(ended::send_ended_tunnels(it, mux.clone())));
         let err = mux.wait_until_ended().await;
         serving.abort();
         telling.iter().for_each(JoinHandle::abort);
@@ -218,7 +218,7 @@ pub(super) async fn keep_all_connected(linker: Weak<Linker>) {
     loop {
         let Some(strong) = linker.upgrade() else { return };
         for node in strong.unlinked_nodes() {
-            tokio::spawn(keep_connected(linker.clone(), node.id));
+            ginnel_base::tasks::spawn(keep_connected(linker.clone(), node.id));
         }
         strong.update_absent(Instant::now());
         // What only waits for a request must not keep agents at a node that is about to stop.
