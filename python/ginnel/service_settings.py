@@ -471,8 +471,8 @@ class ServiceSettings(TypedDict, total=False):
     trusted_proxies: Sequence[str]
     """Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs."""
     proxy_protocol: bool
-    """Require the PROXY protocol, version 1 or 2, from trusted proxies, for visitors and agents; by
-    default false.
+    """Require the PROXY protocol, version 1 or 2, from trusted proxies, for visitors and
+    agents; by default false.
     """
     ambiguous_paths: Literal["auto", "reject", "normalize", "preserve"]
     """Treatment of ambiguous paths, if a route or a rule looks at paths; by default auto."""
