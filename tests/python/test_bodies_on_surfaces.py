@@ -7,7 +7,7 @@ import html
 import json
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -23,7 +23,7 @@ from browsing import House, Local, serving
 from ginnel.local.requests import CapturedRequest
 from ginnel.testing import assert_received
 
-CODINGS = {
+CODINGS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda body: body,
     "gzip": lambda body: gzip.compress(body, mtime=0),
     "deflate": zlib.compress,
@@ -96,7 +96,7 @@ class Body:
 
     @property
     def sent(self) -> bytes:
-        return CODINGS[self.coding](self.text.encode(self.charset))  # type: ignore[no-untyped-call]
+        return CODINGS[self.coding](self.text.encode(self.charset))
 
     def __str__(self) -> str:
         return f"{self.kind}, {self.charset}, {self.coding or 'no coding'}"

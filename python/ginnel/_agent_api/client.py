@@ -171,8 +171,10 @@ class AgentRequests(Requests):
         while True:
             try:
                 within = Requests(self._core.within(search.left))
-                listed = within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
-                listed = [_whole(within, one) if search.needs(one) else one for one in listed]
+                pager = within.list(limit=search.limit, tunnel_name=tunnel_name)
+                listed = [
+                    _whole(within, one) if search.needs(one) else one for one in pager.to_list()
+                ]
             except APITimeoutError as error:
                 raise search.late() from search.raised or error
             if found := search.look(listed):

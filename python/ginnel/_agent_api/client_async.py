@@ -170,8 +170,11 @@ class AsyncAgentRequests(AsyncRequests):
         while True:
             try:
                 within = AsyncRequests(self._core.within(search.left))
-                listed = await within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
-                listed = [await _whole(within, one) if search.needs(one) else one for one in listed]
+                pager = within.list(limit=search.limit, tunnel_name=tunnel_name)
+                listed = [
+                    await _whole(within, one) if search.needs(one) else one
+                    for one in await pager.to_list()
+                ]
             except APITimeoutError as error:
                 raise search.late() from search.raised or error
             if found := search.look(listed):
