@@ -51,7 +51,8 @@ fn write_lines(mut source: impl LineSource, mut output: LogOutput) {
 }
 
 enum Entry {
-    Text(String),
+    /// Whole lines, and the number of lines that are lost if they cannot be written.
+    Text(String, u64),
     Flush(SyncSender<()>),
 }
 
@@ -87,7 +88,12 @@ impl LineWriter {
     /// Adds whole lines. They are lost if the queue is full.
     pub fn add_lines(&self, text: String) {
         let count = count_lines(&text);
-        if self.queue.try_send(Entry::Text(text)).is_err() {
+        self.add_counted(text, count);
+    }
+
+    /// Adds whole lines, without which `count` lines are lost: more than these if they report earlier losses.
+    pub fn add_counted(&self, text: String, count: u64) {
+        if self.queue.try_send(Entry::Text(text, count)).is_err() {
             self.losses.lines.fetch_add(count, Relaxed);
         }
     }
@@ -111,7 +117,8 @@ impl LineWriter {
     }
 }
 
-fn count_lines(text: &str) -> u64 {
+/// Returns the number of whole lines of a text.
+pub(super) fn count_lines(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
@@ -124,9 +131,9 @@ struct QueuedLines {
 impl LineSource for QueuedLines {
     fn take_lines(&mut self, lines: &mut String) -> Option<u64> {
         match self.entries.recv().ok()? {
-            Entry::Text(text) => {
+            Entry::Text(text, count) => {
                 lines.push_str(&text);
-                Some(count_lines(&text))
+                Some(count)
             }
             // The lines before this entry have been written by now.
             Entry::Flush(done) => {

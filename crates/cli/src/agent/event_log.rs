@@ -20,7 +20,7 @@ use ginnel_service::Service;
 
 use super::targets::{TargetStates, TargetWatch, describe_target};
 use crate::error::CommandResult;
-use crate::lines::LineWriter;
+use crate::lines::{LineWriter, count_lines};
 use crate::log_file::LogOutput;
 
 /// The name of a tunnel that the command line defines.
@@ -187,6 +187,7 @@ impl EventLog {
         }
         let dropped = self.writer.take_lost();
         let mut lines = String::from_utf8_lossy(&page.lines).into_owned();
+        let count = dropped + count_lines(&lines);
         if dropped > 0 {
             let mut notice = EventPage::now();
             let fields = json!({"dropped": dropped});
@@ -198,7 +199,7 @@ impl EventLog {
             );
             lines.insert_str(0, &String::from_utf8_lossy(&notice.lines));
         }
-        self.writer.add_lines(lines);
+        self.writer.add_counted(lines, count);
     }
 
     /// Where requests can be looked at, and the agent API is.

@@ -60,11 +60,8 @@ impl NgrokLog {
             let lost = lines.take_lost();
             if lost > 0 {
                 let fields = [("obj", "app"), ("count", &*lost.to_string())];
-                lines.add_lines(self.format_line(
-                    NgrokLogLevel::Warn,
-                    "lines were dropped",
-                    &fields,
-                ));
+                let notice = self.format_line(NgrokLogLevel::Warn, "lines were dropped", &fields);
+                lines.add_counted(notice, lost);
             }
             lines.add_lines(self.format_line(level, message, fields));
         }
