@@ -514,6 +514,7 @@ SETTING_TYPES = {
     "N": "int",
     "PORT": 'int | Literal["none"]',
     "SIZE": "int | str",
+    "TIMEOUT": 'Duration | Literal["off"]',
 }
 """The types of settings by what stands for their values; others are texts."""
 SETTINGS_HEAD = """\

@@ -125,6 +125,43 @@ def test_a_backend_that_thinks_for_too_long_is_given_up() -> None:
             assert stream.recv(65536).startswith(b"HTTP/1.1 504 ")
 
 
+OFF: dict[str, tuple[list[str], dict[str, str]]] = {
+    "flag": (["--edge-response-timeout", "off"], {}),
+    "variable": ([], {"GINNEL_EDGE_RESPONSE_TIMEOUT": "off"}),
+}
+
+
+@pytest.mark.parametrize("source", OFF)
+def test_a_backend_has_any_time_if_its_timeout_is_off(source: str, tmp_path: Path) -> None:
+    config = tmp_path / "ginnel.yml"
+    config.write_text("edge:\n  response_timeout: 100ms\n")
+    options, environment = OFF[source]
+    command = Command("serve", "--config", str(config), *options, **environment)
+    with listening() as (listener, address), command:
+        backend_at(addresses := command.line(), address)
+        with visitor(addresses) as stream:
+            stream.sendall(GET)
+            backend, _ = listener.accept()
+            with backend:
+                assert backend.recv(65536).startswith(b"GET / ")
+                # Longer than the timeout of the file.
+                time.sleep(0.5)
+                backend.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+                assert stream.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_files_and_keywords_turn_the_response_timeout_off(tmp_path: Path) -> None:
+    config = tmp_path / "ginnel.yml"
+    config.write_text("edge:\n  response_timeout: off\n")
+    with Command("serve", "--check", "--config", str(config)) as command:
+        assert command.ended()[0] == 0
+    with ginnel.Service(settings={"edge": {"response_timeout": "off"}}) as service:
+        assert service.url
+    with pytest.raises(ginnel.ConfigError, match="or 'off'"):
+        ginnel.Service(settings={"edge": {"response_timeout": "never"}})
+
+
 def test_a_backend_that_takes_no_connection_is_given_up() -> None:
     with (
         listening(0) as (listener, address),

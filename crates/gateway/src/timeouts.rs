@@ -41,9 +41,9 @@ settings! {
             "edge.dial_timeout", "DURATION",
             "Maximum time to open a connection to a backend",
             with_time_bounds(), live();
-        response: Duration = Duration::from_secs(60),
-            "edge.response_timeout", "DURATION",
-            "Maximum time until a backend begins its response",
+        response: Option<Duration> = Some(Duration::from_secs(15 * 60)),
+            "edge.response_timeout", "TIMEOUT",
+            "Maximum time until a backend begins its response, or `off`",
             with_time_bounds(), live();
         upstream_idle: Duration = Duration::from_secs(20),
             "edge.upstream_idle_timeout", "DURATION",

@@ -444,6 +444,29 @@ impl SettingValue for Duration {
     }
 }
 
+/// A time limit, or `off` if there is none.
+impl SettingValue for Option<Duration> {
+    fn read(&mut self, text: &OsStr, bounds: Bounds) -> Result<(), String> {
+        *self = match text.to_str() {
+            Some("off") => None,
+            _ => {
+                let mut limit = Duration::ZERO;
+                limit.read(text, bounds).map_err(|problem| format!("{problem}, or 'off'"))?;
+                Some(limit)
+            }
+        };
+        Ok(())
+    }
+
+    fn bound(bound: u64) -> String {
+        <Duration as SettingValue>::bound(bound)
+    }
+
+    fn text(&self) -> Option<String> {
+        self.map_or_else(|| Some("off".to_owned()), |limit| limit.text())
+    }
+}
+
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSize(pub usize);
@@ -568,6 +591,19 @@ mod tests {
         assert_eq!(problem, Err(expected.to_owned()));
         let problem = read::<u32>("999", bounds);
         assert_eq!(problem, Err("'999' is not a whole number from 1000 to 60000".to_owned()));
+    }
+
+    #[test]
+    fn a_time_limit_may_be_off() {
+        let bounds = Bounds { min: 1000, max: 60_000 };
+        let read = |text| read::<Option<Duration>>(text, bounds);
+
+        assert_eq!(read("5s"), Ok(Some(Duration::from_secs(5))));
+        assert_eq!(read("off"), Ok(None));
+        assert_eq!(Option::<Duration>::None.text().as_deref(), Some("off"));
+        for bad in ["61s", "0", "none", "OFF", ""] {
+            assert!(read(bad).is_err_and(|problem| problem.ends_with(", or 'off'")), "{bad}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ async fn silent() -> (u16, UnboundedReceiver<String>) {
 
 /// A service that lets upstreams think for a moment.
 async fn hurried() -> Whole {
-    let timeouts = Timeouts { response: Duration::from_secs(2), ..Timeouts::default() };
+    let timeouts = Timeouts { response: Some(Duration::from_secs(2)), ..Timeouts::default() };
     let gateway = GatewaySettings { timeouts, ..GatewaySettings::default() };
     Whole::with(Options { gateway, ..Options::default() }).await
 }

@@ -342,7 +342,7 @@ async fn hurried(upstream: SocketAddr) -> (Gateway, PublicEndpoint, Ear, Mouth) 
         head: 4 * tick,
         stall: 12 * tick,
         idle: 36 * tick,
-        response: Duration::from_secs(1),
+        response: Some(Duration::from_secs(1)),
         ..Timeouts::default()
     };
     let settings = GatewaySettings { timeouts, tls_endpoints: true, ..GatewaySettings::default() };

@@ -19,7 +19,7 @@ async fn hurried() -> Gateway {
         head: 4 * TICK,
         stall: 12 * TICK,
         idle: 36 * TICK,
-        response: Duration::from_secs(1),
+        response: Some(Duration::from_secs(1)),
         ..Timeouts::default()
     };
     edges_with(GatewaySettings { timeouts, ..GatewaySettings::default() }).await

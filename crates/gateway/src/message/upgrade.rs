@@ -46,8 +46,8 @@ pub struct UpgradeContext {
     pub shutdown: ShutdownSignal,
     /// The state of the visitor's connection, which is no longer HTTP then.
     pub activity: Arc<ConnectionActivity>,
-    /// How long an upstream may think before it answers.
-    pub response_timeout: Duration,
+    /// Maximum time until an upstream begins its response. `None` if there is no limit.
+    pub response_timeout: Option<Duration>,
     /// How long opening a connection to an upstream may take.
     pub dial_timeout: Duration,
 }

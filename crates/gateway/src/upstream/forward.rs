@@ -190,7 +190,8 @@ async fn send_on_connection(
     let is_new = !connection.is_used();
     let sending = connection.send_request(request, upgrade.is_some(), &runtime.activity);
     let sending = upstream.await_response(is_new, sending);
-    let response = match timeout(runtime.response_timeout, sending).await {
+    let limit = runtime.response_timeout.unwrap_or(Duration::MAX);
+    let response = match timeout(limit, sending).await {
         Err(_) => return failed(error_response::LATE),
         Ok(Err(ExchangeError::Unsent(request))) => {
             return SendOutcome::Unsent(OutboundRequest { request: *request, upgrade });
@@ -423,7 +424,7 @@ mod tests {
         let runtime = upgrade::UpgradeContext {
             shutdown: Shutdown::default().signal(),
             activity: Arc::default(),
-            response_timeout: Duration::from_secs(10),
+            response_timeout: Some(Duration::from_secs(10)),
             dial_timeout: Duration::from_secs(10),
         };
         let visitor = visitor("192.0.2.1:1000", "192.0.2.9:80");

@@ -78,7 +78,7 @@ impl RequestRouting for HttpConnection {
         self.activity.track_request()
     }
 
-    fn response_timeout(&self) -> Duration {
+    fn response_timeout(&self) -> Option<Duration> {
         self.runtime.response_timeout
     }
 

@@ -25,8 +25,8 @@ pub trait RequestRouting {
     /// Marks the beginning of an answer.
     fn track_request(&self) -> ActiveRequest;
 
-    /// How long an upstream may think.
-    fn response_timeout(&self) -> Duration;
+    /// Maximum time until an upstream begins its response. `None` if there is no limit.
+    fn response_timeout(&self) -> Option<Duration>;
 
     /// How long opening a connection to an upstream may take.
     fn dial_timeout(&self) -> Duration;
