@@ -45,6 +45,10 @@ settings! {
             "edge.response_timeout", "TIMEOUT",
             "Maximum time until a backend begins its response, or `off`",
             with_time_bounds(), live();
+        upstream_stall: Duration = Duration::from_secs(5 * 60),
+            "edge.upstream_stall_timeout", "DURATION",
+            "Maximum time in which a backend sends nothing of a body with a length or chunks, other than event streams and gRPC",
+            with_time_bounds(), live();
         upstream_idle: Duration = Duration::from_secs(20),
             "edge.upstream_idle_timeout", "DURATION",
             "Minimum time that a connection to a backend is kept for another request",
@@ -63,20 +67,24 @@ pub struct TickLimits {
     pub stall: u32,
     /// Between requests.
     pub idle: u32,
+    /// For a pause of the upstream in a response body.
+    pub upstream_stall: u32,
 }
 
 impl TickLimits {
     pub fn from_timeouts(timeouts: &Timeouts) -> Self {
-        let shortest = timeouts.head.min(timeouts.stall).min(timeouts.idle);
+        let Timeouts { head, stall, idle, upstream_stall, .. } = *timeouts;
+        let shortest = head.min(stall).min(idle).min(upstream_stall);
         let tick = (shortest / LOOKS).clamp(Duration::from_millis(1), MAX_TICK);
         let ticks = |limit: Duration| {
             u32::try_from(limit.as_nanos().div_ceil(tick.as_nanos())).unwrap_or(u32::MAX - 1)
         };
         Self {
             tick,
-            head: ticks(timeouts.head),
-            stall: ticks(timeouts.stall),
-            idle: ticks(timeouts.idle),
+            head: ticks(head),
+            stall: ticks(stall),
+            idle: ticks(idle),
+            upstream_stall: ticks(upstream_stall),
         }
     }
 

@@ -444,7 +444,7 @@ impl SettingValue for Duration {
     }
 }
 
-/// A time limit, or `off` if there is none.
+/// A time limit, or `off`.
 impl SettingValue for Option<Duration> {
     fn read(&mut self, text: &OsStr, bounds: Bounds) -> Result<(), String> {
         *self = match text.to_str() {

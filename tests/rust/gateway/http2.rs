@@ -335,12 +335,13 @@ async fn who_floods_is_cut_off_and_nobody_else() {
 }
 
 /// An endpoint in a hurry, and somebody who visits it: it waits 720 ms between requests, and 240 ms
-/// for somebody to take an answer.
+/// for somebody to take an answer, or for more of a body.
 async fn hurried(upstream: SocketAddr) -> (Gateway, PublicEndpoint, Ear, Mouth) {
     let tick = Duration::from_millis(20);
     let timeouts = Timeouts {
         head: 4 * tick,
         stall: 12 * tick,
+        upstream_stall: 12 * tick,
         idle: 36 * tick,
         response: Some(Duration::from_secs(1)),
         ..Timeouts::default()
@@ -421,6 +422,39 @@ async fn an_answer_that_is_not_taken_is_given_up_beside_one_that_is() {
         }
     }
     assert_eq!(soon(going.recv()).await, Some(()));
+}
+
+#[tokio::test]
+async fn a_response_body_that_stops_is_given_up_beside_one_that_goes_on() {
+    let pausing = upstream(|mut peer| async move {
+        peer.head().await;
+        peer.say("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nbegun").await;
+        std::future::pending().await
+    })
+    .await;
+    let (_edges, endpoint, mut ear, mut mouth) = hurried(pausing).await;
+    let port = endpoint.address().unwrap().port();
+    mouth.write_all(&get_here(1, port)).await.unwrap();
+
+    let mut taken = Vec::new();
+    let reset = loop {
+        let came = ear.next().await.expect("the connection goes on");
+        match came.kind {
+            Kind::Data => taken.extend(came.payload),
+            Kind::Reset => break came.stream,
+            _ => {}
+        }
+    };
+
+    assert_eq!((reset, taken.as_slice()), (1, &b"begun"[..]));
+    // The connection carries other requests.
+    mouth.write_all(&get_here(3, port)).await.unwrap();
+    loop {
+        let came = ear.next().await.expect("the connection goes on");
+        if came.kind == Kind::Data && came.stream == 3 {
+            break;
+        }
+    }
 }
 
 #[tokio::test]

@@ -12,12 +12,13 @@ use super::support::{Direct, bound, edges_with, host_of, soon, upstream};
 
 const TICK: Duration = Duration::from_millis(20);
 
-/// A public side that is in a hurry: 80 ms for a head, 240 ms for a body that stalls, 720 ms between
+/// A public side that is in a hurry: 80 ms for a head, 240 ms for a body that stalls on either side, 720 ms between
 /// requests, and a second for an upstream to think.
 async fn hurried() -> Gateway {
     let timeouts = Timeouts {
         head: 4 * TICK,
         stall: 12 * TICK,
+        upstream_stall: 12 * TICK,
         idle: 36 * TICK,
         response: Some(Duration::from_secs(1)),
         ..Timeouts::default()
@@ -118,7 +119,7 @@ async fn an_upstream_may_think_but_not_for_ever() {
         if head.starts_with("GET /slow") {
             sleep(30 * TICK).await;
             peer.say("HTTP/1.1 200 OK\r\n\r\nat ").await;
-            // An answer may pause for as long as it likes.
+            // A body that ends with the connection may pause for as long as it likes.
             sleep(60 * TICK).await;
             peer.say("last").await;
         } else {
@@ -135,4 +136,61 @@ async fn an_upstream_may_think_but_not_for_ever() {
     let (heard, ticks) = hear(&host, &[&request("/never")]).await;
     assert!(heard.contains(" 504 ") && heard.contains("ERR_NGROK_3004"), "{heard}");
     assert!(ticks >= 49, "{ticks}");
+}
+
+/// Requests on the fast path, and on the full path because they ask for another protocol.
+const PATHS: [&str; 2] = [
+    "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, upgrade\r\nUpgrade: other\r\n\r\n",
+];
+
+/// The response of an upstream that sends `head`, `start` and, after a pause, `rest`.
+async fn paused_response(said: &str, head: &str, [start, rest]: [&'static str; 2]) -> String {
+    let edges = hurried().await;
+    let begin = format!("HTTP/1.1 200 OK\r\n{head}\r\n{start}");
+    let address = upstream(move |mut peer| {
+        let begin = begin.clone();
+        async move {
+            peer.head().await;
+            peer.say(&begin).await;
+            sleep(30 * TICK).await;
+            peer.say(rest).await;
+            // The visitor may have been given up.
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let endpoint = bound(&edges, Direct::to(address)).await;
+    hear(&host_of(endpoint.url()), &[said]).await.0
+}
+
+#[tokio::test]
+async fn a_response_body_that_stops_is_cut_off() {
+    for said in PATHS {
+        for (head, parts) in [
+            ("Content-Length: 10\r\n", ["begun", "ended"]),
+            ("Transfer-Encoding: chunked\r\n", ["5\r\nbegun\r\n", "5\r\nended\r\n0\r\n\r\n"]),
+            // Not an event stream.
+            ("Content-Type: text/event\r\nContent-Length: 10\r\n", ["begun", "ended"]),
+        ] {
+            let heard = paused_response(said, head, parts).await;
+
+            assert!(heard.contains("begun") && !heard.contains("ended"), "{said}{head}{heard}");
+            assert!(!heard.ends_with("0\r\n\r\n"), "{said}{head}{heard}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn event_streams_and_grpc_may_pause() {
+    for said in PATHS {
+        for media_type in
+            ["text/event-stream", "Text/Event-Stream; charset=utf-8", "application/grpc+proto"]
+        {
+            let head = format!("Content-Type: {media_type}\r\nContent-Length: 10\r\n");
+            let heard = paused_response(said, &head, ["begun", "ended"]).await;
+
+            assert!(heard.ends_with("begunended"), "{said}{head}{heard}");
+        }
+    }
 }

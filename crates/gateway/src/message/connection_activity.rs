@@ -10,6 +10,7 @@ use ginnel_http1::Expects;
 use crate::message::metered::CarriedCounts;
 use crate::message::read_ahead::ReadAheadBudget;
 use crate::message::stream_timers::{StreamTimer, StreamTimers};
+use crate::message::upstream_wait::UpstreamWait;
 use crate::metrics::RequestRecord;
 use crate::timeouts::TickLimits;
 
@@ -43,6 +44,8 @@ pub struct ConnectionActivity {
     held: AtomicBool,
     /// True when the connection must be closed, whatever else is on it.
     pub closed: AtomicBool,
+    /// The wait for the rest of a response body, if the connection carries one request at a time.
+    upstream_wait: UpstreamWait,
     /// What the connection has carried.
     pub carried: Arc<CarriedCounts>,
     /// What only a connection has that carries many requests at once.
@@ -68,6 +71,15 @@ impl ActiveRequest {
     /// The request and the others beside it, where there may be others.
     pub fn stream_timer(&self) -> Option<(&StreamTimer, &StreamTimers)> {
         Some((self.stream_timer.as_deref()?, self.activity.stream_timers.as_ref()?))
+    }
+
+    /// Notes if the visitor waits for the rest of a response body, which has a time limit.
+    pub fn record_wait(&self, is_waiting: bool) {
+        let wait = match &self.stream_timer {
+            Some(stream_timer) => stream_timer.upstream_wait(),
+            None => &self.activity.upstream_wait,
+        };
+        wait.set_waiting(is_waiting);
     }
 
     /// Something asked for more of the answer, and was given so many bytes.
@@ -136,6 +148,20 @@ impl ConnectionActivity {
         self.held.load(Relaxed)
     }
 
+    /// The wait for the rest of a response body, if the connection carries one request at a time.
+    pub fn upstream_wait(&self) -> &UpstreamWait {
+        &self.upstream_wait
+    }
+
+    /// Returns true if the rest of a response body has not come for `limit` ticks; to be asked at every tick.
+    fn is_upstream_stalled(&self, limit: u32) -> bool {
+        // The upstream may wait for the rest of the request.
+        if self.expects.load(Relaxed) == Expects::Body as u8 {
+            self.upstream_wait.restart();
+        }
+        self.upstream_wait.count_tick(limit)
+    }
+
     /// Whether a request is being answered.
     pub fn is_answering(&self) -> bool {
         self.active_requests.load(Relaxed) > 0
@@ -163,6 +189,7 @@ impl ConnectionActivity {
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
+        self.record_wait(false);
         self.activity.active_requests.fetch_sub(1, Relaxed);
     }
 }
@@ -187,14 +214,17 @@ impl ActivityTimeouts {
         let limit = self.tick_limit(activity, arrived, active_requests);
         activity.earn_frames(self.limits.scale_to_tick(EARNED_BY_TICK));
         if let Some(stream_timers) = &activity.stream_timers {
-            stream_timers.expire_stalled(self.limits.stall);
+            stream_timers.expire_stalled(self.limits.stall, self.limits.upstream_stall);
         }
         self.writing = if activity.blocked.load(Relaxed) { self.writing + 1 } else { 0 };
         self.reading = match limit {
             Some(_) => self.reading + 1,
             None => 0,
         };
-        self.writing > self.limits.stall || limit.is_some_and(|limit| self.reading > limit)
+        let is_upstream_stalled = activity.is_upstream_stalled(self.limits.upstream_stall);
+        is_upstream_stalled
+            || self.writing > self.limits.stall
+            || limit.is_some_and(|limit| self.reading > limit)
     }
 
     /// How many ticks the present state may last; none when it is not the visitor's turn.
@@ -266,6 +296,27 @@ mod tests {
         assert_eq!(ticks_until_over(&activity), None, "nobody asks for more");
         activity.mark_starved();
         assert_eq!(ticks_until_over(&activity), Some(13));
+    }
+
+    #[test]
+    fn a_response_body_that_stops_is_given_up() {
+        let activity = Arc::new(ConnectionActivity::default());
+        let limits =
+            TickLimits { upstream_stall: 2, ..TickLimits::from_timeouts(&Timeouts::default()) };
+        let mut clock = ActivityTimeouts::new(limits);
+        let answering = activity.track_request();
+        let mut ticks = || [(); 3].map(|()| clock.is_over(&activity));
+
+        answering.record_wait(true);
+        assert_eq!(ticks(), [false, false, true]);
+        activity.set_expected(Expects::Body);
+        assert_eq!(ticks(), [false; 3], "the request is not complete");
+        activity.set_expected(Expects::Nothing);
+        answering.record_wait(false);
+        answering.record_wait(true);
+        assert_eq!(ticks(), [false, false, true]);
+        drop(answering);
+        assert_eq!(ticks(), [false; 3], "the response has ended");
     }
 
     #[test]

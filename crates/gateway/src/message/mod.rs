@@ -27,6 +27,7 @@ pub mod response_compression;
 pub mod rule_notes;
 pub mod stream_timers;
 pub mod upgrade;
+pub mod upstream_wait;
 pub mod variables;
 pub mod visitor;
 pub mod visitor_stream;

@@ -20,6 +20,8 @@ use crate::message::replaced_body::ReplacedBody;
 /// The body of a response.
 pub struct ResponseBody {
     kind: ResponseBodyKind,
+    /// If true, the pauses of the upstream are limited.
+    has_stall_limit: bool,
     /// The request is being answered until its body is gone.
     answering: Option<ActiveRequest>,
 }
@@ -71,9 +73,10 @@ impl ResponseBody {
         Self::from_kind(ResponseBodyKind::full(bytes))
     }
 
-    /// The body of an upstream's response.
-    pub fn of_upstream(body: impl UpstreamBody + 'static) -> Self {
-        Self::from_kind(ResponseBodyKind::Upstream(Box::new(body)))
+    /// The body of an upstream's response. If `has_stall_limit`, its pauses are limited.
+    pub fn of_upstream(body: impl UpstreamBody + 'static, has_stall_limit: bool) -> Self {
+        let kind = ResponseBodyKind::Upstream(Box::new(body));
+        Self { has_stall_limit, ..Self::from_kind(kind) }
     }
 
     /// Puts frames that were read back in front.
@@ -97,17 +100,15 @@ impl ResponseBody {
         if self.kind.is_end_stream() {
             return self;
         }
-        let Self { kind, answering } = self;
-        let replaced = ReplacedBody::new(Self::from_kind(kind), replacer);
-        Self { kind: ResponseBodyKind::Replaced(Box::new(replaced)), answering }
+        let replaced = ReplacedBody::new(Self::from_kind(self.kind), replacer);
+        Self { kind: ResponseBodyKind::Replaced(Box::new(replaced)), ..self }
     }
 
     /// The same, compressed.
     pub fn with_encoder(self, encoder: Encoder) -> Self {
-        let Self { kind: body, answering } = self;
-        let encoder = Some(encoder);
+        let (body, encoder) = (self.kind, Some(encoder));
         let encoded = CompressedBody { body, encoder, unflushed: false, trailers: None };
-        Self { kind: ResponseBodyKind::Compressed(Box::new(encoded)), answering }
+        Self { kind: ResponseBodyKind::Compressed(Box::new(encoded)), ..self }
     }
 
     /// Keeps the mark that the request is being answered.
@@ -120,7 +121,7 @@ impl ResponseBody {
             }
             _ => self.kind,
         };
-        Self { kind, answering: Some(answering) }
+        Self { kind, answering: Some(answering), ..self }
     }
 
     /// Takes the bytes of a complete body. Returns `None` for bodies that come from an upstream, and for empty ones.
@@ -132,7 +133,7 @@ impl ResponseBody {
     }
 
     fn from_kind(kind: ResponseBodyKind) -> Self {
-        Self { kind, answering: None }
+        Self { kind, has_stall_limit: false, answering: None }
     }
 }
 
@@ -145,12 +146,14 @@ impl HttpBody for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = self.kind.poll_frame(cx);
+        let is_waiting = self.has_stall_limit && frame.is_pending();
         if let Some(answering) = &mut self.answering {
             let given = match &frame {
                 Poll::Ready(Some(Ok(frame))) => frame.data_ref().map(Bytes::len),
                 _ => None,
             };
             answering.record_output(given);
+            answering.record_wait(is_waiting);
         }
         frame
     }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use ginnel_base::logging::ignore;
 
 use crate::message::read_ahead::{PollAhead, ReadAheadBudget};
+use crate::message::upstream_wait::UpstreamWait;
 
 /// How many requests are looked through at least before those that have ended are forgotten.
 const MIN_REMEMBERED_STREAMS: usize = 64;
@@ -39,7 +40,9 @@ pub struct StreamTimer {
     /// The tick, counted from 1, since when the visitor could take more and did not; 0 when it is
     /// not its turn.
     offered: AtomicU32,
-    /// Told when the visitor has used up its time.
+    /// The wait for the rest of the response body.
+    upstream_wait: UpstreamWait,
+    /// Told when the visitor or the upstream has used up its time.
     over: Notify,
     /// The body of the answer.
     ahead: OnceLock<Arc<dyn PollAhead>>,
@@ -72,14 +75,16 @@ impl StreamTimers {
         stream_timer.offered.store(if something { now } else { 0 }, Relaxed);
     }
 
-    /// Gives up the answers of which nothing was taken for so many ticks; to be asked at every tick.
-    pub fn expire_stalled(&self, stall: u32) {
+    /// Gives up the responses whose visitor paused for `stall` ticks, or whose upstream paused for `upstream_stall`
+    /// ticks. Must be called at every tick.
+    pub fn expire_stalled(&self, stall: u32, upstream_stall: u32) {
         let now = self.ticks.fetch_add(1, Relaxed) + 1;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|stream_timer| {
             let Some(stream_timer) = stream_timer.upgrade() else { return false };
             let offered = stream_timer.offered.load(Relaxed);
-            if offered > 0 && now.saturating_sub(offered) > stall {
+            let is_untaken = offered > 0 && now.saturating_sub(offered) > stall;
+            if stream_timer.upstream_wait.count_tick(upstream_stall) || is_untaken {
                 stream_timer.over.notify_one();
             }
             true
@@ -122,7 +127,12 @@ impl StreamTimer {
         polled
     }
 
-    /// Waits until the visitor has used up its time.
+    /// The wait for the rest of the response body.
+    pub fn upstream_wait(&self) -> &UpstreamWait {
+        &self.upstream_wait
+    }
+
+    /// Waits until the visitor or the upstream has used up its time.
     pub async fn is_over(&self) {
         self.over.notified().await;
     }
@@ -133,6 +143,7 @@ mod tests {
     use super::*;
 
     const STALL: u32 = 12;
+    const UPSTREAM_STALL: u32 = 120;
 
     fn is_over(stream_timer: &StreamTimer) -> bool {
         let mut over = std::pin::pin!(stream_timer.is_over());
@@ -150,11 +161,11 @@ mod tests {
 
         for _ in 0..STALL {
             stream_timers.record_offer(&moving, true);
-            stream_timers.expire_stalled(STALL);
+            stream_timers.expire_stalled(STALL, UPSTREAM_STALL);
         }
         assert!(!is_over(&stalled));
-        stream_timers.expire_stalled(STALL);
-        stream_timers.expire_stalled(STALL);
+        stream_timers.expire_stalled(STALL, UPSTREAM_STALL);
+        stream_timers.expire_stalled(STALL, UPSTREAM_STALL);
 
         assert!(is_over(&stalled));
         assert!(!is_over(&moving) && !is_over(&thinking));

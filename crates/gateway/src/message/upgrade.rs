@@ -46,7 +46,7 @@ pub struct UpgradeContext {
     pub shutdown: ShutdownSignal,
     /// The state of the visitor's connection, which is no longer HTTP then.
     pub activity: Arc<ConnectionActivity>,
-    /// Maximum time until an upstream begins its response. `None` if there is no limit.
+    /// Maximum time until an upstream begins its response. `None` removes the limit.
     pub response_timeout: Option<Duration>,
     /// How long opening a connection to an upstream may take.
     pub dial_timeout: Duration,

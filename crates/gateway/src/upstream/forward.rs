@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use ginnel_http1::{ResponseGrammar, has_token};
+use ginnel_http1::{MediaType, ResponseGrammar, has_token};
 
 use crate::Io;
 use crate::message::error_response::{self, ErrorResponse};
@@ -211,9 +211,11 @@ async fn send_on_connection(
     {
         head.extensions.insert(notice);
     }
+    let is_endless = MediaType::from_headers(&head.headers).is_endless();
     forwarded_head::prepare_response(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
-        let response = Response::from_parts(head, relay_response(body, connection, upstream));
+        let body = relay_response(body, connection, upstream, is_endless);
+        let response = Response::from_parts(head, body);
         return SendOutcome::Done(if unreached {
             ForwardOutcome::Unreachable(Some(response))
         } else {
@@ -233,6 +235,7 @@ fn relay_response(
     body: Option<Incoming>,
     connection: UpstreamConnection,
     upstream: &Upstream,
+    is_endless: bool,
 ) -> ResponseBody {
     let may_wait = upstream.target.reuse() != ConnectionReuse::Nobody && upstream.target.may_idle();
     let pool = may_wait.then(|| upstream.pool.clone());
@@ -241,11 +244,15 @@ fn relay_response(
             let mut body = http1::Http1Body::new(connection, pool);
             match body.take_whole() {
                 Some(whole) => ResponseBody::from_bytes(whole),
-                None => ResponseBody::of_upstream(body),
+                None => {
+                    let has_stall_limit = !is_endless && !body.is_until_close();
+                    ResponseBody::of_upstream(body, has_stall_limit)
+                }
             }
         }
         (UpstreamConnection::Http2(connection), Some(body)) => {
-            ResponseBody::of_upstream(http2::Http2Body::new(body, connection, pool))
+            let body = http2::Http2Body::new(body, connection, pool);
+            ResponseBody::of_upstream(body, !is_endless)
         }
         (UpstreamConnection::Http2(_), None) => ResponseBody::empty(),
     }

@@ -515,6 +515,11 @@ impl Http1Body {
         Some(whole)
     }
 
+    /// Returns true if the end of the connection is the end of the body.
+    pub fn is_until_close(&self) -> bool {
+        self.decoder.is_until_close()
+    }
+
     /// Gives the connection back at the end of the body.
     fn finish(&mut self) {
         if !self.decoder.is_done() {

@@ -231,7 +231,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             _ => {}
         }
         let mut body = head.body;
-        if self.relay_response(&mut body, &mut connection).await.is_err() {
+        if self.relay_response(&mut body, &mut connection, head.has_stall_limit).await.is_err() {
             return ExchangeEnd::Failed;
         }
         let persists = head.keeps_alive && !body.has_padding() && self.body.is_complete();
@@ -467,6 +467,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         &mut self,
         body: &mut Body,
         connection: &mut Http1Connection,
+        has_stall_limit: bool,
     ) -> io::Result<()> {
         let chunks = *body == Body::UntilClose;
         loop {
@@ -483,7 +484,10 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             if taken >= MIN_READ_BYTES {
                 self.answer.reserve(BULK_READ_BYTES);
             }
-            match self.read_event(connection, false).await? {
+            self.stream.activity().upstream_wait().set_waiting(has_stall_limit);
+            let event = self.read_event(connection, false).await;
+            self.stream.activity().upstream_wait().set_waiting(false);
+            match event? {
                 ReadEvent::Response(1..) => {}
                 ReadEvent::Response(0) if chunks => {
                     return self.send_piece(0, LAST_CHUNK, connection).await;

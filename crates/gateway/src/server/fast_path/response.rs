@@ -3,7 +3,7 @@
 use http::header::DATE;
 
 use ginnel_http1::{
-    self as http1, Body, HeadError, HeadField, HeadProgress, HeadWriter, ResponseHead,
+    self as http1, Body, HeadError, HeadField, HeadProgress, HeadWriter, MediaType, ResponseHead,
     ResponseHeadReader, is_hop_by_hop, list_elements,
 };
 
@@ -21,6 +21,8 @@ pub struct FastPathResponse {
     pub body: Body,
     /// Whether the connection may carry another request.
     pub keeps_alive: bool,
+    /// If true, pauses of the upstream in the body are limited.
+    pub has_stall_limit: bool,
     /// What another node says beside it.
     pub notice: Option<NodeNotice>,
 }
@@ -78,7 +80,9 @@ fn write_response_head(
     let framing = ResponseHeadFacts::from_headers(head.fields);
     let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
     let notice = framing.notice.filter(|_| options.source == ResponseSource::Node);
-    let answer = FastPathResponse { length, status, body, keeps_alive: head.keeps_alive, notice };
+    let has_stall_limit = !framing.is_endless && body != Body::UntilClose;
+    let keeps_alive = head.keeps_alive;
+    let answer = FastPathResponse { length, status, body, keeps_alive, has_stall_limit, notice };
     let body = &answer.body;
     let mut writer = HeadWriter::begin_response_with(true, status, head.reason.as_bytes(), out);
     let has_body = *body != Body::NONE;
@@ -106,6 +110,8 @@ fn write_response_head(
 #[derive(Default)]
 struct ResponseHeadFacts<'h> {
     dated: bool,
+    /// If true, the body may pause for any time.
+    is_endless: bool,
     /// The headers that `Connection` names.
     named: Vec<&'h [u8]>,
     unreachable: bool,
@@ -119,6 +125,9 @@ impl<'h> ResponseHeadFacts<'h> {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             match header.name.len() {
                 4 if is("date") => framing.dated = true,
+                12 if is("content-type") => {
+                    framing.is_endless |= MediaType::from_value(header.value).is_endless();
+                }
                 10 if is("connection") => framing.read_connection(header.value),
                 16 if is(ERROR_CODE.as_str()) => {
                     framing.unreachable = header.value.ends_with(b"8012");

@@ -25,7 +25,7 @@ pub trait RequestRouting {
     /// Marks the beginning of an answer.
     fn track_request(&self) -> ActiveRequest;
 
-    /// Maximum time until an upstream begins its response. `None` if there is no limit.
+    /// Maximum time until an upstream begins its response. `None` removes the limit.
     fn response_timeout(&self) -> Option<Duration>;
 
     /// How long opening a connection to an upstream may take.
