@@ -305,8 +305,14 @@ class EdgeSettings(TypedDict, total=False):
     """
     dial_timeout: Duration
     """Maximum time to open a connection to a backend; from 50ms to 1d; by default 10s."""
-    response_timeout: Duration
-    """Maximum time until a backend begins its response; from 50ms to 1d; by default 1m."""
+    response_timeout: Duration | Literal["off"]
+    """Maximum time until a backend begins its response, or `off`; from 50ms to 1d; by default
+    15m.
+    """
+    upstream_stall_timeout: Duration
+    """Maximum time in which a backend sends nothing of a body with a length or chunks, other
+    than event streams and gRPC; from 50ms to 1d; by default 5m.
+    """
     upstream_idle_timeout: Duration
     """Minimum time that a connection to a backend is kept for another request; from 50ms to
     1d; by default 20s.
