@@ -182,6 +182,40 @@ def test_a_backend_that_takes_no_connection_is_given_up() -> None:
             assert stream.recv(65536).startswith((b"HTTP/1.1 502 ", b"HTTP/1.1 504 "))
 
 
+@pytest.mark.parametrize(
+    ("head", "is_cut"),
+    [
+        (b"Content-Length: 10", True),
+        (b"Connection: close", False),
+        (b"Content-Length: 10\r\nContent-Type: text/event-stream", False),
+    ],
+)
+def test_a_tunnel_cuts_off_bodies_that_stop(head: bytes, is_cut: bool) -> None:
+    settings: Any = {"edge": {"upstream_stall_timeout": "100ms"}}
+    with (
+        ginnel.Service(settings=settings) as service,
+        ginnel.Agent(service) as agent,
+        listening() as (listener, address),
+    ):
+        tunnel = agent.client().tunnels.start(addr=address, proto="http", name="web")
+        host = tunnel.public_url.removeprefix("http://")
+        name, _, port = host.rpartition(":")
+        with socket.create_connection((name, int(port)), timeout=PATIENCE) as stream:
+            stream.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            backend, _ = listener.accept()
+            with backend:
+                assert backend.recv(65536).startswith(b"GET / ")
+                backend.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\nbegun")
+                # Longer than the timeout.
+                time.sleep(0.5)
+                with contextlib.suppress(ConnectionError):
+                    backend.sendall(b"ended")
+            body = heard(stream)
+
+    assert b"begun" in body
+    assert (b"ended" not in body) == is_cut
+
+
 def test_a_visitor_whose_body_does_not_move_is_let_go() -> None:
     with listening() as (_, address), Command("serve", "--edge-stall-timeout", "100ms") as command:
         backend_at(addresses := command.line(), address)
