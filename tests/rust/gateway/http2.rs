@@ -247,6 +247,23 @@ async fn a_body_without_a_length_goes_on_in_chunks() {
 }
 
 #[tokio::test]
+async fn trailers_without_a_body_end_the_request() {
+    let site = site_of(json!([])).await;
+    let (mut ear, mut mouth) = visitor(&site).await;
+
+    for (at, method) in ["GET", "POST", "DELETE"].iter().enumerate() {
+        let stream = 2 * at as u32 + 1;
+        let head = begin_request(stream, method, &[]);
+        let flags = END_HEADERS | END_STREAM;
+        let trailers = frame(Kind::Headers, flags, stream, &field("x-sum", "1"));
+        mouth.write_all(&[head, trailers].concat()).await.unwrap();
+
+        let seen = ear.body(stream).await;
+        assert_eq!(header(&seen, "transfer-encoding"), Some("chunked"), "{seen}");
+    }
+}
+
+#[tokio::test]
 async fn many_requests_that_are_reset_at_once_do_not_end_the_connection() {
     let site = site_of(json!([])).await;
     let (mut ear, mut mouth) = visitor(&site).await;

@@ -18,6 +18,9 @@ use ginnel_policy::BodyReplacer;
 /// How long an upstream may be silent about whether it wants a body.
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A frame of a body, or the error that broke it off.
+pub type ReadFrame = Result<Frame<Bytes>, BodyError>;
+
 /// The body of a request.
 #[derive(Default)]
 pub enum RequestBody {
@@ -26,8 +29,8 @@ pub enum RequestBody {
     Empty,
     /// These bytes.
     Full(Option<Bytes>),
-    /// One that was begun, and what there is of it.
-    Begun(Option<Bytes>, Box<RequestBody>),
+    /// One that was begun, with the frame that was read.
+    Begun(Option<ReadFrame>, Box<RequestBody>),
     /// One in which rules replace text.
     Replaced(Box<ReplacedBody<RequestBody>>),
     /// As it comes from the visitor.
@@ -189,10 +192,10 @@ impl RequestBody {
         if bytes.is_empty() { Self::Empty } else { Self::Full(Some(bytes)) }
     }
 
-    /// Puts what was taken back in front.
-    pub fn put_back(&mut self, bytes: Bytes) {
+    /// Puts a frame that was read back in front.
+    pub fn put_back(&mut self, frame: ReadFrame) {
         let rest = std::mem::take(self);
-        *self = Self::Begun(Some(bytes), Box::new(rest));
+        *self = Self::Begun(Some(frame), Box::new(rest));
     }
 
     /// The same, with text replaced on the way.
@@ -239,8 +242,8 @@ impl HttpBody for RequestBody {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Begun(bytes, rest) => match bytes.take() {
-                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Self::Begun(frame, rest) => match frame.take() {
+                Some(frame) => Poll::Ready(Some(frame)),
                 None => Pin::new(rest.as_mut()).poll_frame(cx),
             },
             Self::Replaced(replaced) => replaced.poll_frame(cx),
@@ -256,7 +259,7 @@ impl HttpBody for RequestBody {
         match self {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_none(),
-            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Begun(frame, rest) => frame.is_none() && rest.is_end_stream(),
             Self::Replaced(replaced) => replaced.is_end_stream(),
             Self::Visitor(visitor) => visitor.is_end_stream(),
             Self::Held(held) => held.body.is_end_stream(),
@@ -267,7 +270,10 @@ impl HttpBody for RequestBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Begun(bytes, rest) => size_hint_after(bytes.as_ref(), rest.size_hint()),
+            Self::Begun(frame, rest) => {
+                let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+                size_hint_after(bytes, rest.size_hint())
+            }
             Self::Replaced(_) => SizeHint::default(),
             Self::Visitor(visitor) => visitor.size_hint(),
             Self::Held(held) => held.body.size_hint(),

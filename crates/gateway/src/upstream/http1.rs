@@ -32,7 +32,7 @@ use crate::message::connection_activity::ConnectionActivity;
 use crate::message::field_names::{
     FieldNames, FieldWriter, ReasonPhrase, headers_with_names, write_announced,
 };
-use crate::message::request_body::{ContinueSignal, RequestBody};
+use crate::message::request_body::{ContinueSignal, ReadFrame, RequestBody};
 use crate::message::response_body::UpstreamBody;
 use crate::message::visitor::{RouteRef, Visitor};
 use crate::upstream::pool::{PooledConnection, UpstreamPool};
@@ -263,6 +263,8 @@ struct RequestUpload {
     written: usize,
     /// A piece that is written behind that, because it is too large to be copied.
     piece: Bytes,
+    /// The frame behind the data, if it was read with the beginning.
+    early: Option<ReadFrame>,
     /// The headers that announce what comes behind the body.
     announced: HeaderMap,
     state: UploadState,
@@ -309,7 +311,9 @@ impl RequestUpload {
         let mut request = self.request.take()?;
         *request.body_mut() = std::mem::take(&mut self.body);
         if !self.piece.is_empty() {
-            request.body_mut().put_back(self.piece);
+            request.body_mut().put_back(Ok(Frame::data(self.piece)));
+        } else if let Some(early) = self.early {
+            request.body_mut().put_back(early);
         }
         Some(request)
     }
@@ -326,11 +330,13 @@ impl RequestUpload {
         let Some(request) = &mut self.request else { return Poll::Ready(Ok(())) };
         if self.framing != UploadFraming::Empty
             && self.piece.is_empty()
-            && let Poll::Ready(Some(Ok(frame))) = Pin::new(request.body_mut()).poll_frame(cx)
+            && self.early.is_none()
+            && let Poll::Ready(Some(frame)) = Pin::new(request.body_mut()).poll_frame(cx)
         {
-            match frame.into_data() {
-                Ok(data) => self.piece = data,
-                Err(_) => self.state = UploadState::Ending,
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => self.piece = data,
+                Ok(Err(trailers)) => self.early = Some(Ok(trailers)),
+                Err(error) => self.early = Some(Err(error)),
             }
         }
         let head = self.out.len();
@@ -397,8 +403,11 @@ impl RequestUpload {
             self.state = UploadState::Ending;
             return Poll::Ready(Ok(()));
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose()?;
-        let trailers = match frame.map(Frame::into_data) {
+        let frame = match self.early.take() {
+            Some(early) => Some(early),
+            None => ready!(Pin::new(&mut self.body).poll_frame(cx)),
+        };
+        let trailers = match frame.transpose()?.map(Frame::into_data) {
             Some(Ok(data)) => {
                 self.piece = data;
                 return Poll::Ready(self.put_large());

@@ -285,7 +285,7 @@ impl PolicyExecution {
             }
             BufferedBody::Begun(bytes) => {
                 request.body = Content::TooLong(bytes.clone());
-                self.body.put_back(bytes);
+                self.body.put_back(Ok(Frame::data(bytes)));
             }
         }
         Ok(())
