@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 
 use ginnel_agent::capture::CaptureLimit;
-use ginnel_agent::{self as agent, AgentOptions, SessionState, Trust, WebAddress};
+use ginnel_agent::{self as agent, AgentOptions, ByteSize, SessionState, Trust, WebAddress};
 use ginnel_api::{Secret, mask};
 use ginnel_base::address::{AddressError, HostPort};
 use ginnel_base::thread_runtime::ThreadRuntime;
@@ -44,7 +44,7 @@ struct AgentArguments {
     web_allow_hosts: Vec<String>,
     unix_socket_roots: Vec<PathBuf>,
     inspect_db_size: i64,
-    inspect_body_limit: usize,
+    inspect_body_limit: Option<usize>,
     inspect_file: Option<PathBuf>,
     inspect_file_size: usize,
     inspect_file_age: f64,
@@ -86,7 +86,7 @@ impl AgentArguments {
         options.unix_socket_roots = self.unix_socket_roots;
         options.inspect = CaptureLimit::from_setting(self.inspect_db_size)
             .ok_or("inspect_db_size: must be -1, 0 or a number of bytes")?;
-        options.inspect_body_limit.0 = self.inspect_body_limit;
+        options.inspect_body_limit = self.inspect_body_limit.map(ByteSize);
         options.inspect_file = self.inspect_file;
         options.inspect_file_size.0 = self.inspect_file_size;
         options.inspect_file_age = Duration::try_from_secs_f64(self.inspect_file_age)

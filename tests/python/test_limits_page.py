@@ -51,7 +51,7 @@ def test_the_defaults_of_the_agent_are_those_of_its_reference() -> None:
     _, _, agent = section("Agents and tunnels").partition("| Key of the agent")
     shown = rows(agent)
 
-    assert len(shown) == 7
+    assert len(shown) == 6
     assert {key: defaults.get(key) for key in shown} == shown
 
 

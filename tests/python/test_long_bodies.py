@@ -101,12 +101,25 @@ def test_a_long_body_is_replayed_as_it_came(
     assert upstream.digests == [digest(body)] * 2
 
 
+def test_a_larger_store_keeps_longer_bodies(
+    open_agent: StartAgent, upstream: Upstream, visit: Visit
+) -> None:
+    agent, body = open_agent(inspect_db_size=100 * MIB), pattern(15 * MIB)
+
+    listed = visit(agent, body)
+    agent.client().requests.replay(listed.id)
+
+    assert upstream.digests == [digest(body)] * 2
+
+
 def test_lists_carry_the_beginning_and_one_request_carries_all(
     open_agent: StartAgent, visit: Visit
 ) -> None:
     agent, body = open_agent(), pattern(3 * MIB)
 
     listed = visit(agent, body)
+    with pytest.raises(ValueError, match="the body is truncated"):
+        listed.request.json()
     here = agent.client()
     whole = here.requests.get(listed.id)
     waited = here.requests.wait_for(lambda captured: captured.request.body == body)

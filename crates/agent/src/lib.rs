@@ -56,6 +56,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use error::Error;
+pub use ginnel_settings::ByteSize;
 pub use inner::AgentInner;
 pub use masked_body::{MaskedBody, MaskedPart};
 pub use options::{AgentOptions, WebAddress};

@@ -10,7 +10,7 @@ use ginnel_api::Secret;
 use ginnel_base::address::HostPort;
 use ginnel_settings::ByteSize;
 
-use super::capture::{CaptureLimit, CaptureLimits, DEFAULT_BODY_LIMIT_BYTES};
+use super::capture::{CaptureLimit, CaptureLimits};
 use super::tls::Trust;
 
 /// How an agent is to run.
@@ -37,8 +37,8 @@ pub struct AgentOptions {
     pub unix_socket_roots: Vec<PathBuf>,
     /// How much is captured.
     pub inspect: CaptureLimit,
-    /// The maximum length of a body that is captured whole.
-    pub inspect_body_limit: ByteSize,
+    /// The maximum length of a body that is captured whole. By default, it follows from `inspect`.
+    pub inspect_body_limit: Option<ByteSize>,
     /// Where captured requests survive a restart; nowhere by default.
     pub inspect_file: Option<PathBuf>,
     /// How many bytes that file keeps.
@@ -80,7 +80,8 @@ pub enum WebAddress {
 impl AgentOptions {
     /// How much of the traffic is captured.
     pub(crate) fn capture_limits(&self) -> CaptureLimits {
-        CaptureLimits { total: self.inspect, body: self.inspect_body_limit.0 }
+        let limits = CaptureLimits::from(self.inspect);
+        CaptureLimits { body: self.inspect_body_limit.map_or(limits.body, |it| it.0), ..limits }
     }
 
     /// The options for a service; everything else is as usual.
@@ -96,7 +97,7 @@ impl AgentOptions {
             replay_allow_hosts: Vec::new(),
             unix_socket_roots: Vec::new(),
             inspect: CaptureLimit::default(),
-            inspect_body_limit: ByteSize(DEFAULT_BODY_LIMIT_BYTES),
+            inspect_body_limit: None,
             inspect_file: None,
             inspect_file_size: ByteSize(50 << 20),
             inspect_file_age: Duration::from_secs(7 * 24 * 3600),

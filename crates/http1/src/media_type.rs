@@ -11,7 +11,8 @@ use super::lists::{is_token, trim_blanks};
 const MAX_PARAMETERS: usize = 100;
 
 /// The ends of the types of text with a JSON value on each line.
-const JSON_LINES: [&str; 4] = ["ndjson", "jsonl", "jsonlines", "json-seq"];
+const JSON_LINES: [&str; 6] =
+    ["ndjson", "jsonl", "jsonlines", "json-lines", "json-seq", "json-stream"];
 /// Beginnings of types whose content is compressed by its kind.
 const COMPRESSED: [&str; 21] = [
     "application/epub",
@@ -110,7 +111,8 @@ impl<'v> MediaType<'v> {
 /// Returns true for the media type, in lower case, of text with a JSON value on each line.
 pub fn is_json_lines(media_type: &str) -> bool {
     let subtype = media_type.rsplit(['/', '+']).next().unwrap_or_default();
-    JSON_LINES.contains(&subtype.strip_prefix("x-").unwrap_or(subtype))
+    media_type == "application/stream+json"
+        || JSON_LINES.contains(&subtype.strip_prefix("x-").unwrap_or(subtype))
 }
 
 /// Returns the type and the subtype in a value of `Content-Type`, as they are written and without parameters.

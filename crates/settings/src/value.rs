@@ -504,6 +504,24 @@ impl SettingValue for ByteSize {
     }
 }
 
+/// A number of bytes that has a default elsewhere.
+impl SettingValue for Option<ByteSize> {
+    fn read(&mut self, text: &OsStr, bounds: Bounds) -> Result<(), String> {
+        let mut size = ByteSize(0);
+        size.read(text, bounds)?;
+        *self = Some(size);
+        Ok(())
+    }
+
+    fn bound(bound: u64) -> String {
+        ByteSize::bound(bound)
+    }
+
+    fn text(&self) -> Option<String> {
+        self.as_ref().and_then(ByteSize::text)
+    }
+}
+
 fn write_bytes(bytes: u64) -> String {
     let fits = |(_, unit): &(&str, u64)| bytes >= *unit && bytes.is_multiple_of(*unit);
     let (name, unit) = BYTE_UNITS.into_iter().find(fits).unwrap_or(("", 1));

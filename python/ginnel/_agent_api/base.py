@@ -94,9 +94,12 @@ class Search(Wait):
         self._pending: set[str] = set()
         self._raised: list[Exception] = []
 
-    def needs(self, listed: CapturedRequest) -> bool:
-        """True if the list has only the beginning of a body that the predicate will be shown."""
-        return listed.id not in self._seen and is_cut(listed)
+    def needs_whole(self, listed: CapturedRequest) -> bool:
+        """True if the list has only the beginning of a body that the predicate will be shown.
+
+        At the end of the wait, the predicate is shown the beginning.
+        """
+        return listed.id not in self._seen and self.left > 0 and is_cut(listed)
 
     def look(self, newest_first: list[CapturedRequest]) -> CapturedRequest | None:
         """The request that was searched for, if it is among these."""

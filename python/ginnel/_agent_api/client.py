@@ -173,7 +173,8 @@ class AgentRequests(Requests):
                 within = Requests(self._core.within(search.left))
                 pager = within.list(limit=search.limit, tunnel_name=tunnel_name)
                 listed = [
-                    _whole(within, one) if search.needs(one) else one for one in pager.to_list()
+                    _whole(within, one) if search.needs_whole(one) else one
+                    for one in pager.to_list()
                 ]
             except APITimeoutError as error:
                 raise search.late() from search.raised or error

@@ -172,7 +172,7 @@ class AsyncAgentRequests(AsyncRequests):
                 within = AsyncRequests(self._core.within(search.left))
                 pager = within.list(limit=search.limit, tunnel_name=tunnel_name)
                 listed = [
-                    await _whole(within, one) if search.needs(one) else one
+                    await _whole(within, one) if search.needs_whole(one) else one
                     for one in await pager.to_list()
                 ]
             except APITimeoutError as error:

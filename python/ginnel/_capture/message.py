@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from .._native import ReadableBody
 
+CUT_BY_LISTS = (
+    "because it is longer than lists carry (`requests.get` has more) or than was captured"
+)
 MAX_DECODED_BYTES = 64 << 20
 """How many bytes a body may have once its content codings are removed."""
 
@@ -55,7 +58,12 @@ class Message(CustomRepr):
         Raises:
             ValueError: The body is not JSON.
         """
-        value: object = json.loads(self._read().text)
+        try:
+            value: object = json.loads(self._read().text)
+        except ValueError as error:
+            if getattr(self, "truncated", None):
+                raise ValueError(f"the body is truncated, {CUT_BY_LISTS}: {error}") from error
+            raise
         return value
 
     def form(self) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ class Agent(InProcess):
         web_allow_hosts: Sequence[str] = (),
         unix_socket_roots: Sequence[str | PathLike[str]] = (),
         inspect_db_size: int = 0,
-        inspect_body_limit: int = 10 << 20,
+        inspect_body_limit: int | None = None,
         inspect_file: str | PathLike[str] | None = None,
         inspect_file_size: int = 50 << 20,
         inspect_file_age: float = 7 * 86_400,
@@ -67,9 +67,10 @@ class Agent(InProcess):
                 key, so every user of this machine could reach the sockets of this process.
             inspect_db_size: How many bytes of captured requests are kept; 0 for 50 MB, -1 to
                 capture nothing.
-            inspect_body_limit: Maximum length of a body that is captured whole, in bytes. Of a
-                longer one, the beginning is kept, and it cannot be replayed. Both bodies of a
-                request take three quarters of `inspect_db_size` at most.
+            inspect_body_limit: Maximum length of a body that is captured whole, in bytes; default:
+                10 MiB, or a fifth of `inspect_db_size` if that is more. Of a longer one, the
+                beginning is kept, and it cannot be replayed. Both bodies of a request take three
+                quarters of `inspect_db_size` at most.
             inspect_file: A file that captured requests survive a restart in; only its owner may
                 read it.
             inspect_file_size: How many bytes that file keeps.

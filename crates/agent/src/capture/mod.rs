@@ -21,8 +21,8 @@ pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage
 pub use recording::Recording;
 pub(crate) use store::ImportedCapture;
 pub use store::{
-    CaptureChange, CaptureLimit, CaptureLimits, CaptureSnapshot, CaptureStore,
-    DEFAULT_BODY_LIMIT_BYTES, NewCapture, PinError, Usage,
+    CaptureChange, CaptureLimit, CaptureLimits, CaptureSnapshot, CaptureStore, NewCapture,
+    PinError, Usage,
 };
 pub use stream::{BodyMarks, SocketLog, SocketMessage, StreamKind, StreamSide};
 pub use timing::{ExchangeMarks, ExchangeTiming};

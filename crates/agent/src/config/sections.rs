@@ -150,11 +150,12 @@ const INSPECTION: SettingSection<AgentConfig> = SettingSection {
         )
         .without_flag(),
         row!(
-            options.inspect_body_limit: ByteSize, "inspect_body_limit", "BYTES",
+            options.inspect_body_limit: Option<ByteSize>, "inspect_body_limit", "BYTES",
             "Maximum length of a body that is captured whole; of longer ones, the beginning is kept"
         )
         .with_bounds(MIN_BODY_LIMIT, MAX_BODY_LIMIT)
-        .without_flag(),
+        .without_flag()
+        .when_unset("10MiB, or a fifth of inspect_db_size if that is more"),
         row!(
             options.inspect_file: Option<PathBuf>, "inspect_file", "FILE",
             "File that keeps captured requests across restarts"

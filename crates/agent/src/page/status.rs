@@ -177,7 +177,7 @@ fn options_json(shared: &AgentInner) -> Map<String, Value> {
             CaptureLimit::Nothing => -1,
             CaptureLimit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
         },
-        "inspect_body_limit": options.inspect_body_limit.0,
+        "inspect_body_limit": options.capture_limits().body,
         "connect_timeout": time(options.connect_timeout),
         "heartbeat_interval": time(options.heartbeat_interval),
         "heartbeat_tolerance": time(options.heartbeat_tolerance),

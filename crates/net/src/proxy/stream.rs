@@ -18,6 +18,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use ginnel_base::address::HostPort;
+use ginnel_base::logging::or_debug;
 
 use super::{Proxy, ProxyTarget};
 use crate::{DialRole, dial_host, resolve_host};
@@ -63,7 +64,7 @@ pub async fn dial_through_proxy(
             }
             false => ProxyStream::Plain(socket),
         };
-        let address = address_for(proxy, place).await?;
+        let address = address_for(proxy, place).await;
         open_tunnel(proxy.clone(), place.clone(), address, stream, deadline).await
     };
     let dialed = timeout_at(deadline, dialing).await.unwrap_or_else(|_| Err(timeout_error()));
@@ -74,14 +75,14 @@ fn timeout_error() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no response")
 }
 
-/// The address of the place, for proxies that do not resolve its name.
-async fn address_for(proxy: &Proxy, place: &HostPort) -> io::Result<Option<IpAddr>> {
+/// Returns the address of the place, for proxies that do not resolve its name. A name that cannot be resolved here is
+/// left to the proxy: networks with a proxy often have names that only the proxy knows.
+async fn address_for(proxy: &Proxy, place: &HostPort) -> Option<IpAddr> {
     if !proxy.needs_address(&target_of(place)) {
-        return Ok(None);
+        return None;
     }
-    let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let addresses = resolve_host(place).await?;
-    addresses.first().map(|address| Some(address.ip())).ok_or_else(no_address)
+    let addresses = or_debug!(resolve_host(place).await, "the proxy is given the name")?;
+    addresses.first().map(|address| address.ip())
 }
 
 /// Returns the place as the target of a proxy. Like TLS, everything but plain HTTP needs a tunnel.

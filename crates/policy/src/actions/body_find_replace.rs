@@ -51,7 +51,8 @@ pub struct Replacement {
 impl Action for BodyFindReplace {
     fn run(&self, turn: &mut Turn<'_>) -> ActionResult<Flow> {
         let media_type = media_type(turn);
-        if media_type.is_grpc() || media_type.is_grpc_web() {
+        let is_searched = !media_type.is_endless() || media_type.is_event_stream();
+        if !is_searched {
             turn.set_result(json!({"replacements": []}));
             return Ok(Flow::Continue);
         }

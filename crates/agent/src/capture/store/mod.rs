@@ -22,8 +22,8 @@ use ginnel_http1::Body;
 pub use pins::PinError;
 pub(crate) use restore::ImportedCapture;
 
-/// Default of `inspect_body_limit`.
-pub const DEFAULT_BODY_LIMIT_BYTES: usize = 10 << 20;
+/// Default of `inspect_body_limit`, unless a fifth of `inspect_db_size` is more.
+const DEFAULT_BODY_LIMIT_BYTES: usize = 10 << 20;
 /// Maximum size of the messages of a WebSocket, and of the times of a stream's parts, for each exchange.
 const MAX_STREAM_BYTES: usize = 1 << 20;
 /// How many changes a slow listener may lag behind before it has to look at everything anew.
@@ -62,7 +62,11 @@ pub struct CaptureLimits {
 
 impl From<CaptureLimit> for CaptureLimits {
     fn from(total: CaptureLimit) -> Self {
-        Self { total, body: DEFAULT_BODY_LIMIT_BYTES }
+        let fifth = match total {
+            CaptureLimit::Nothing => 0,
+            CaptureLimit::Bytes(bytes) => bytes / 5,
+        };
+        Self { total, body: DEFAULT_BODY_LIMIT_BYTES.max(fifth) }
     }
 }
 
