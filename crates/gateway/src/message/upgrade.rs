@@ -53,6 +53,11 @@ pub struct UpgradeContext {
 }
 
 impl UpgradeContext {
+    /// The maximum time until an upstream begins its response.
+    pub fn response_limit(&self) -> Duration {
+        self.response_timeout.unwrap_or(Duration::MAX)
+    }
+
     /// Waits for a graceful stop.
     pub fn graceful_stop(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut shutdown = self.shutdown.clone();

@@ -190,8 +190,7 @@ async fn send_on_connection(
     let is_new = !connection.is_used();
     let sending = connection.send_request(request, upgrade.is_some(), &runtime.activity);
     let sending = upstream.await_response(is_new, sending);
-    let limit = runtime.response_timeout.unwrap_or(Duration::MAX);
-    let response = match timeout(limit, sending).await {
+    let response = match timeout(runtime.response_limit(), sending).await {
         Err(_) => return failed(error_response::LATE),
         Ok(Err(ExchangeError::Unsent(request))) => {
             return SendOutcome::Unsent(OutboundRequest { request: *request, upgrade });

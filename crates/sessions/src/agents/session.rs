@@ -156,25 +156,25 @@ impl AgentSession {
                 };
                 self.answer_bind(call, &answer, &answer.id, "").await
             }
-            stream_kind::UNBIND => {
-                let unbind: Unbind = call.decode_message()?;
-                let Some(ended) = self.state.registry.unbind(&self.online, &unbind.id) else {
-                    let refused =
-                        AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
-                    return call.send_error(self.state.refusal_text(refused)).await;
-                };
-                // New visitors do not reach it any more, and others may have its address; who waits for
-                // the answer may rely on that.
-                self.settle_unbind(ended).await;
-                let answered = call.send_response(&CommandResponse::default()).await;
-                self.state.drop_reservations(vec![unbind.id]).await;
-                answered
-            }
+            stream_kind::UNBIND => self.perform_unbind(call).await,
             other => {
                 let refused = AgentRefusal(format!("the command {other} is not known"), 102);
                 call.send_error(self.state.refusal_text(refused)).await
             }
         }
+    }
+
+    async fn perform_unbind(&self, call: IncomingCall) -> Result<(), rpc::RpcError> {
+        let unbind: Unbind = call.decode_message()?;
+        let Some(ended) = self.state.registry.unbind(&self.online, &unbind.id) else {
+            let refused = AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
+            return call.send_error(self.state.refusal_text(refused)).await;
+        };
+        // The tunnel gets no new visitors before the response, and its address is free.
+        self.settle_unbind(ended).await;
+        let answered = call.send_response(&CommandResponse::default()).await;
+        self.state.drop_reservations(vec![unbind.id]).await;
+        answered
     }
 
     /// Answers a bind, which is undone where the agent does not learn of it: nobody else could end it.

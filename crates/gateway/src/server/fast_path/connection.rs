@@ -235,12 +235,22 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             return ExchangeEnd::Failed;
         }
         let persists = head.keeps_alive && !body.has_padding() && self.body.is_complete();
+        self.return_connection(connection, persists, upstream);
+        ExchangeEnd::Completed
+    }
+
+    /// Keeps a connection for the next request, if it may carry one.
+    fn return_connection(
+        &self,
+        mut connection: Http1Connection,
+        persists: bool,
+        upstream: &Upstream,
+    ) {
         let state = IdleState::after_response(persists, &self.answer);
         if upstream.pool.permits_reuse(state) && upstream.target.may_idle() {
             connection.mark_idle();
             upstream.pool.http1.put(connection);
         }
-        ExchangeEnd::Completed
     }
 
     /// Sends the head of a request, and what has come of its body, on a connection that takes it.
