@@ -310,8 +310,8 @@ class EdgeSettings(TypedDict, total=False):
     15m.
     """
     upstream_stall_timeout: Duration
-    """Maximum time in which a backend sends nothing of a body with a length or chunks, other
-    than event streams and gRPC; from 50ms to 1d; by default 5m.
+    """Maximum pause of a backend in a body with a length or chunks; event streams and gRPC may
+    pause for any time; from 50ms to 1d; by default 5m.
     """
     upstream_idle_timeout: Duration
     """Minimum time that a connection to a backend is kept for another request; from 50ms to

@@ -47,7 +47,7 @@ settings! {
             with_time_bounds(), live();
         upstream_stall: Duration = Duration::from_secs(5 * 60),
             "edge.upstream_stall_timeout", "DURATION",
-            "Maximum time in which a backend sends nothing of a body with a length or chunks, other than event streams and gRPC",
+            "Maximum pause of a backend in a body with a length or chunks; event streams and gRPC may pause for any time",
             with_time_bounds(), live();
         upstream_idle: Duration = Duration::from_secs(20),
             "edge.upstream_idle_timeout", "DURATION",
