@@ -82,7 +82,7 @@ impl PyReadableBody {
         self.0.notes()
     }
 
-    /// The names and values of a form. None if the body is not a form.
+    /// Returns the names and values of a form, or `None` for other bodies.
     fn form(&self) -> Option<Vec<(String, String)>> {
         self.0.form()
     }

@@ -2,8 +2,9 @@
 //!
 //! `listener` takes connections, `login` finds out whose agent it is, `session` talks to one that
 //! is known, `bind_request` turns what it asks for into an endpoint, and the [`Registry`] knows who is online
-//! with what. `takeover` gives the address of an agent that is gone to another session of its account. `limits` are those of what agents say, and `revocation` ends what a credential does not allow any more. A [`OnlineTunnel`] is how the edges
-//! reach a local service through its agent.
+//! with what. `takeover` gives the address of an agent that is gone to another session of its account. `limits` has the
+//! limits of messages from agents, and `revocation` ends sessions and tunnels that a credential no longer allows. Edges
+//! reach a local service by the [`OnlineTunnel`] of its agent.
 
 mod access;
 mod bind_check;

@@ -283,7 +283,7 @@ impl AgentSession {
             false => bind.extra.token.clone(),
         };
         let (id, knows) = match self.find_reservation(bind).await? {
-            // After a restart of the service: the same address, if nobody else took it.
+            // After a restart of the service, the agent has the same address unless another agent took it.
             FoundReservation::Own(kept) => {
                 kept.apply_to_spec(spec);
                 (bind.id.clone(), true)

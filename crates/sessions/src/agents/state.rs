@@ -173,8 +173,8 @@ impl AgentsState {
         }
     }
 
-    /// Writes down whose address an endpoint is; false when it is another bind's on another node. After a
-    /// failure nobody has it, and where the agent knows the bind, the address waits for it.
+    /// Stores the bind that has the address of an endpoint. Returns false if a bind on another node has it. After a
+    /// failure the address is free, or reserved for the agent if it knows the bind.
     pub async fn store_reservation(
         &self,
         kept: Reservation,

@@ -66,7 +66,7 @@ fn new_folder() -> PathBuf {
     folder
 }
 
-/// An agent that has logged in. It does not answer heartbeats before it is told to.
+/// An agent that has logged in. It does not answer heartbeats until the test starts that.
 struct Agent {
     session: MuxSession,
     incoming: Mutex<Option<Incoming>>,
@@ -265,7 +265,7 @@ async fn an_address_whose_connection_is_closed_is_taken_over_at_once() {
     let after = next.bind_within(Duration::from_secs(2), "app.test", None).await.unwrap();
 
     assert_eq!((after.error.as_deref(), after.extra.took_over), (None, true));
-    // The former agent comes back with what it knows.
+    // The former agent comes back with its identifier and token.
     let back = service.agent().await;
     for known in [Some(&before), None] {
         let error = back.bind("app.test", known).await.error.unwrap();

@@ -353,7 +353,7 @@ impl CaptureStore {
         }
     }
 
-    /// Changes a record and counts what it grew by; the change gets how much is kept.
+    /// Changes a record, and counts the bytes that it grew by. `change` gets the room of the exchange.
     pub(super) fn change_record(
         &self,
         record: &Arc<CaptureRecord>,
@@ -370,8 +370,8 @@ impl CaptureStore {
         self.evict_oldest(&mut inner);
     }
 
-    /// Changes a record in a way that may make it smaller, and counts the difference; the change gets how
-    /// much is kept.
+    /// Changes a record in a way that may make it smaller, and counts the difference. `change` gets the room of the
+    /// exchange.
     pub(super) fn recount_record(
         &self,
         record: &CaptureRecord,
